@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from stream_osr.discovery.new_classes import CandidateClass, NewClasses
     from stream_osr.discovery.summaries import Signals, Summary
+    from stream_osr.keyed import Keyed
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.trained import TrainedModel
     from stream_osr.training_report import TrainingReport
@@ -53,6 +54,7 @@ __all__ = [
     "EventsSummed",
     "FailedDecision",
     "Input",
+    "Keyed",
     "Limits",
     "ModelOptions",
     "NewClasses",
@@ -82,6 +84,7 @@ _ELSEWHERE = {
     "Decision": "decision",
     "FailedDecision": "decision",
     "Input": "config",
+    "Keyed": "keyed",
     "Limits": "config",
     "ModelOptions": "config",
     "NewClasses": "discovery.new_classes",

@@ -16,25 +16,25 @@ import numpy as np
 from river.base import MiniBatchClassifier
 from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
-from stream_osr.archive.checks import check_recognizer
-from stream_osr.archive.files import read_archive, write_archive
+from stream_osr.archive.checks import recognizer
+from stream_osr.archive.files import Surroundings, from_bytes, kind_over, read_archive, to_bytes, write_archive
 from stream_osr.atomic import remove_unfinished
 from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
 from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
-from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
+from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.features import check_mapping, check_rows, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label, label_array
 from stream_osr.model.marginal import Statistics
 from stream_osr.one_writer import WRITERS, one_writer, refuse
-from stream_osr.printable_text import printable
 from stream_osr.stream import intake, training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
+from stream_osr.stream.chain import with_densities
 from stream_osr.stream.discovery_table import lines, summarize
 from stream_osr.stream.faults import faulty_columns
 from stream_osr.stream.intake import CheckedInstance
@@ -330,7 +330,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             state.buffer.append(arrived)
             self.value = state
 
-    def _wait_together(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> None:
+    def _wait_together(
+        self, rows: np.ndarray | Sequence[np.ndarray], times: Sequence[float | None], keys: Sequence[Any]
+    ) -> None:
         """Do the same as :meth:`_wait` for each of many instances."""
         if self.value.parameters.max_wait is not None:
             for row, t, key in zip(rows, times, keys, strict=True):
@@ -1059,7 +1061,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     # Archives and copies.
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the whole state, including the unfinished micro-batch, as arrays and a JSON manifest.
+        """Save the whole state, including the unfinished micro-batch (``docs/archives.md``).
 
         :meth:`load` continues with bit-identical results. The call also removes unfinished files of earlier calls
         that were killed.
@@ -1070,7 +1072,59 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a recognizer that :meth:`save` wrote. Loading executes no code from the file."""
-        return cls.from_state(read_archive(path, "recognizer"), str(path))
+        return cls.from_state(read_archive(path, "recognizer", recognizer))
+
+    def state_bytes(self) -> bytes:
+        """Return the state without the trained part, for recognizers that share one trained model.
+
+        The bytes are versioned like archives, compressed, and contain no code. :meth:`from_state_bytes` continues
+        with bit-identical results.
+
+        Returns
+        -------
+        The state.
+
+        Raises
+        ------
+        NotTrained
+            If the recognizer is not trained yet.
+        RefusedState
+            If the state could not be read again.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(seed=1)
+        >>> for n in range(40):
+        ...     model.learn_one({"a": n % 7, "b": n % 5}, "left")
+        ...     model.learn_one({"a": 20 + n % 7, "b": n % 5}, "right")
+        >>> report = model.freeze()
+        >>> twin = OpenSetRecognizer.from_state_bytes(model.trained, model.state_bytes())
+        >>> twin.predict_proba_one({"a": 3, "b": 2}) == model.predict_proba_one({"a": 3, "b": 2})
+        True
+        """
+        trained = self.value.running[0]
+        return to_bytes(kind_over(trained), self.as_state(), Surroundings.of(trained))
+
+    @classmethod
+    def from_state_bytes(cls, trained: TrainedModel, data: bytes, name: str = "the data") -> Self:
+        """Make a recognizer from :meth:`state_bytes` and the trained model of that recognizer.
+
+        Parameters
+        ----------
+        trained
+            Trained model, which the new recognizer shares.
+        data
+            Bytes from :meth:`state_bytes`. They are checked completely.
+        name
+            Source of the bytes, for messages.
+
+        Raises
+        ------
+        PersistenceError
+            If the bytes are damaged, or belong to another trained model.
+        """
+        state = from_bytes(data, kind_over(trained), recognizer, Surroundings.of(trained), name)
+        return cls.from_state(state)
 
     def as_state(self) -> dict[str, Any]:
         """Return the whole state as plain values and records, for an archive."""
@@ -1088,65 +1142,27 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         }
         return state if its.unmet is None else {**state, "unmet": its.unmet.in_order()}
 
-    def stream_state(self) -> dict[str, Any]:
-        """Return :meth:`as_state` without the trained part, for recognizers that share one.
-
-        The state refers to arrays of the trained part. Write and read its archive together with ``trained.shared``.
-        """
-        return {**self.as_state(), "trained": None, "fingerprint": self.value.running[0].fingerprint}
-
     @classmethod
-    def from_stream_state(
-        cls, trained: TrainedModel, state: Mapping[str, Any], name: str = "the saved recognizer"
-    ) -> Self:
-        """Make a recognizer from :meth:`stream_state` and the trained model that belongs to it.
-
-        Raises
-        ------
-        PersistenceError
-            If the state is invalid, or belongs to another trained model.
-        """
-        if state.get("fingerprint") != trained.fingerprint:
-            raise PersistenceError(
-                f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
-                f"{trained.fingerprint[:12]}. Give the model that it was saved with"
-            )
-        return cls.from_state({**state, "trained": trained}, name)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], name: str = "the saved recognizer") -> Self:
-        """Make a recognizer from :meth:`as_state`. Errors use ``name`` for the source of the state.
-
-        Raises
-        ------
-        PersistenceError
-            If the state is invalid.
-        """
-        try:
-            model = cls(**grouped(**state["arguments"]))
-            check_recognizer(state, model.value.parameters, name)
-            unmet = state.get("unmet")
-            model.value = replace(
-                model.value,
-                training=None
-                if state["training"] is None
-                else TrainingSet.from_state(state["training"], model.value.parameters.markers),
-                trained=state["trained"],
-                stream=state["stream"],
-                buffer=list(state["buffer"]),
-                evidence=list(state["evidence"]),
-                counters=Counter(state["counters"]),
-                decisions=deque(state["decisions"]),
-                events=deque(state["events"]),
-                unmet=unmet and SchemaMismatch(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            why = printable(str(error), 300)
-            raise PersistenceError(
-                f"{name} cannot be used ({why}). Was it saved by another version of stream-osr?"
-            ) from error
-        if model.value.training is None and model.value.trained is not None:
-            model.value.trained.tell_unguarded()
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Make a recognizer from :meth:`as_state`, or from the same content of an archive, which has been checked."""
+        model = cls(**grouped(**state["arguments"]))
+        unmet, stream, trained = state.get("unmet"), state["stream"], state["trained"]
+        model.value = replace(
+            model.value,
+            training=None
+            if state["training"] is None
+            else TrainingSet.from_state(state["training"], model.value.parameters.markers),
+            trained=trained,
+            stream=stream and stream._replace(chains=with_densities(stream.chains, trained)),
+            buffer=list(state["buffer"]),
+            evidence=list(state["evidence"]),
+            counters=Counter(state["counters"]),
+            decisions=deque(state["decisions"]),
+            events=deque(state["events"]),
+            unmet=unmet and SchemaMismatch(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
+        )
+        if model.value.training is None and trained is not None:
+            trained.tell_unguarded()
         return model
 
     def __copy__(self) -> OpenSetRecognizer:

@@ -212,11 +212,6 @@ class TrainedModel:
         """Log a warning if the reference check is off, once for each model."""
         self._progress  # noqa: B018  # evaluated once
 
-    @property
-    def shared(self) -> tuple[TrainedModel, tuple[Densities, ...]]:
-        """Everything that streams with this model refer to, until a label changes it."""
-        return self, self.densities
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""

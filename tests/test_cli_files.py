@@ -190,16 +190,16 @@ def test_a_checkpoint_that_cannot_be_written_is_said(work: Path, checkpoint: str
 
 
 def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path) -> None:
-    with running(work, "-o", "out.jsonl") as (first, pipe):
-        kept = (work / "out.jsonl.checkpoint").read_bytes()
+    with running(work, "-o", "out.csv") as (first, pipe):
+        kept = (work / "out.csv.checkpoint").read_bytes()
         resource.prlimit(first.pid, resource.RLIMIT_FSIZE, (len(kept) - 1000, len(kept) - 1000))
         pipe.writelines(lines_of(work)[40:])
         pipe.close()
         said = first.communicate(timeout=60)[1]
     assert first.returncode == 1
-    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large. Check that")
+    assert said.splitlines()[-1].startswith("error: cannot write out.csv.checkpoint: File too large. Check that")
     assert "Traceback" not in said
-    assert (work / "out.jsonl.checkpoint").read_bytes() == kept
+    assert (work / "out.csv.checkpoint").read_bytes() == kept
     assert not list(work.glob(".*"))
 
 

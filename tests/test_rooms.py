@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LIBRARY: tuple[tuple[str, ...], ...] = (
     (
         "errors printable_text limits config decision entries features kinds missing reading times_and_keys labels "
-        "atomic memory parallel version compiling one_writer",
+        "atomic memory parallel version compiling one_writer state_store",
     ),
     ("model",),
     ("trust",),
@@ -22,6 +22,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("stream",),
     ("archive",),
     ("frames recognizer",),
+    ("keyed",),
     ("stream_osr",),
     ("sklearn",),
 )

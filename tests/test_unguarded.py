@@ -33,7 +33,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     assert "Train with limits=Limits(references=1000)" in told
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
-    OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())
+    OpenSetRecognizer.from_state_bytes(model.trained, model.state_bytes())
     assert len(ended(play(model, stream_part(64)))) == 64
     assert model.expected_recall is None
     assert model.menu.references == 0

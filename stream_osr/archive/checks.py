@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive import rules
-from stream_osr.archive.record import RecordForm, RefusedValue, form_of, in_memory
-from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, ROWS
-from stream_osr.archive.rules import Rule, Scope, need
-from stream_osr.config import Arguments, Parameters, archived
-from stream_osr.discovery.histories import RECENT
+from stream_osr.archive.record import RecordForm, RefusedValue, in_memory
+from stream_osr.archive.records import EVENTS, RECORDS, ROWS, inverses
+from stream_osr.archive.rules import Scope, need
+from stream_osr.config import Arguments, archived, grouped, parameters, plain
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import StreamOSRError
 from stream_osr.labels import check_label, unknown_label
-from stream_osr.model import gaussian
 from stream_osr.model.dependence import LAGS
 from stream_osr.model.dishes import log_constant
 from stream_osr.model.jit import Array
-from stream_osr.model.known import densities
+from stream_osr.model.known import menu
 from stream_osr.model.prior import Prior, statistics_shape, width_of
 from stream_osr.printable_text import brief, printable
 
@@ -43,10 +41,14 @@ followed drift since then (``follow_drift``). The lowest value seen was 0.985.""
 
 def near(found: Any, expected: Any, rounding: float = ROUNDING) -> bool:
     """Compare numbers that are computed in two ways. Minus infinity equals itself."""
+    return bool(_near(found, expected, rounding).all())
+
+
+def _near(found: Any, expected: Any, rounding: Any = ROUNDING) -> Array:
     found, expected = np.asarray(found, float), np.asarray(expected, float)
     with np.errstate(invalid="ignore"):
         fits = np.abs(found - expected) <= rounding * np.maximum(1.0, np.abs(expected))
-    return bool((fits | (found == expected)).all())
+    return np.asarray(fits | (found == expected))
 
 
 def once(values: Any) -> bool:
@@ -99,6 +101,25 @@ def definite(matrix: Array, where: str) -> bool:
     return True
 
 
+def _definite(matrices: Array, where: str) -> None:
+    """Refuse matrices, shape (K, a, a), that are not symmetric positive definite."""
+    try:
+        if not np.array_equal(matrices, matrices.transpose(0, 2, 1)) or (np.einsum("kaa->ka", matrices) <= 0.0).any():
+            raise np.linalg.LinAlgError
+        np.linalg.cholesky(_scaled(matrices, _scale(matrices)))
+    except np.linalg.LinAlgError:
+        for k, own in enumerate(matrices):
+            definite(own, f"{where}[{k}]")
+
+
+def _scale(matrices: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("kaa->ka", matrices)))
+
+
+def _scaled(matrices: Array, scale: Array) -> Array:
+    return np.asarray(matrices / (scale[:, :, None] * scale[:, None, :]))
+
+
 def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str) -> bool:
     """Check sizes, matrices and counts of subclasses under a base measure."""
     prior: Prior = base if isinstance(base, Prior) else _memory(base)
@@ -110,15 +131,23 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
     for own in np.split(counts, prior.first[1:], axis=1) if counts is not None else ():
         fits = near(own[:, 0], own[:, 1:].sum(axis=1), 0.0) and (own[:, 0] <= size).all()
         need(fits, f"{where}.counts", "others", "first of a column the sum of the others")
-    for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
-        at, r = f"{where}.matrix[{k}]", prior.beta + n
-        need(near(own[d, d], r), f"{at}[{d}, {d}]", f"{own[d, d]:.9g}", f"{r:.9g}: prior.beta + size")
-        definite(own, at)
-        scatter = own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r
-        least = float(np.linalg.eigvalsh(scatter)[0]) if d else prior.psi
-        enough = least >= LEAST_SCATTER * prior.psi - WORST * float(np.abs(own).max())
-        expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
-        need(enough, at, f"of a scatter of {least:.6g}", expected)
+    r = prior.beta + size
+    if not near(matrix[:, d, d], r):
+        k = int(np.flatnonzero(~_near(matrix[:, d, d], r))[0])
+        at = f"{where}.matrix[{k}][{d}, {d}]"
+        raise RefusedValue(at, f"{matrix[k, d, d]:.9g}", f"{r[k]:.9g}: prior.beta + size")
+    _definite(matrix, f"{where}.matrix")
+    if d:
+        mean = matrix[:, d, :d]
+        scatter = matrix[:, :d, :d] - mean[:, :, None] * mean[:, None, :] / r[:, None, None]
+        bound = LEAST_SCATTER * prior.psi - WORST * np.abs(matrix).max(axis=(1, 2), initial=0.0)
+        try:  # definite above the bound, which is cheaper than the least eigenvalue
+            np.linalg.cholesky(scatter - bound[:, None, None] * np.eye(d))
+        except np.linalg.LinAlgError:
+            least = np.linalg.eigvalsh(scatter)[:, 0]
+            expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
+            for k in np.flatnonzero(least < bound).tolist():
+                raise RefusedValue(f"{where}.matrix[{k}]", f"of a scatter of {least[k]:.6g}", expected) from None
     return True
 
 
@@ -126,33 +155,29 @@ def dishes_fit(dishes: RecordForm, base: RecordForm, where: str) -> bool:
     """Check statistics of subclasses, and the values derived for the predictive."""
     prior: Prior = _memory(base)
     statistics_fit(dishes, prior, where)
-    for k, (n, own) in enumerate(zip(dishes.size.tolist(), dishes.matrix, strict=True)):
-        inverse, rounding = np.empty_like(own), ROUNDING
-        own = np.ascontiguousarray(own)
-        log_det = gaussian.invert(own, inverse)
-        scale = np.sqrt(np.diag(own))
-        scale = np.outer(scale, scale)
-        rounding += WORST * float(np.linalg.cond(own / scale))
-        fits = near(dishes.inverse[k] * scale, inverse * scale, rounding)
-        need(fits, f"{where}.inverse[{k}]", "another", "as its matrix says")
-        need(near(dishes.log_det[k], log_det, rounding), f"{where}.log_det[{k}]", "another", "as its matrix says")
-        constant = [log_constant(n, prior), log_constant(n - 1, prior) if n else -np.inf]
-        need(near(dishes.constant[k], constant), f"{where}.constant[{k}]", "another", "as its size says")
+    inverse, log_det = inverses(dishes.matrix)
+    scale = _scale(dishes.matrix)
+    around, within = _scaled(dishes.matrix, scale), inverse * (scale[:, :, None] * scale[:, None, :])
+    found = dishes.inverse * (scale[:, :, None] * scale[:, None, :])
+    condition = np.abs(around).sum(axis=2).max(axis=1, initial=0.0) * np.abs(within).sum(axis=2).max(
+        axis=1, initial=0.0
+    )
+    rounding = ROUNDING + WORST * condition
+    for name, own, expected, why in (
+        ("inverse", found, within, "as its matrix says"),
+        ("log_det", dishes.log_det, log_det, "as its matrix says"),
+        ("constant", dishes.constant, _constants(dishes.size, prior), "as its size says"),
+    ):
+        bounds = ROUNDING if name == "constant" else rounding.reshape(-1, *[1] * (own.ndim - 1))
+        fits = _near(own, expected, bounds)
+        if not fits.all():
+            raise RefusedValue(f"{where}.{name}[{np.argwhere(~fits)[0][0]}]", "another", why)
     return True
 
 
-def densities_fit(frozen: RecordForm, known: RecordForm) -> bool:
-    """Check the frozen densities of known classes that have been checked."""
-    found = densities(_memory(known))
-    fits = near(frozen.log_weight, found.log_weight) and near(frozen.menu, found.menu)
-    for name, values in found.student_terms._asdict().items():
-        own = frozen.terms[name]
-        if name == "values" and not values.shape[1]:
-            fits &= own is None
-        else:
-            least = float(np.abs(values).max(initial=1.0)) if name == "packed" else 1.0
-            fits &= own is not None and own.shape == values.shape and near(own / least, values / least)
-    return fits
+def _constants(size: Array, prior: Prior) -> Array:
+    pairs = [(log_constant(n, prior), log_constant(n - 1, prior) if n else -np.inf) for n in size.tolist()]
+    return np.array(pairs).reshape(-1, 2)
 
 
 def categories_of(columns: Array | None, binary_features: RecordForm | None) -> Array:
@@ -176,8 +201,9 @@ def counts_fit(known: RecordForm, references: RecordForm | None) -> bool:
     return tempered or near(known.dishes.size, known.seated.sum(axis=0), 0.0)
 
 
-def served(franchise: RecordForm, trained: Array) -> Array:
-    """Count the tables of each dish, including those of the known classes."""
+def served(franchise: RecordForm, known: RecordForm) -> Array:
+    """Count the tables of each dish, including those of the known classes, which have been checked."""
+    trained = menu(_memory(known))
     out = np.bincount(franchise.table_dish, minlength=len(franchise.menu)).astype(float)
     out[: len(trained)] += trained
     return out
@@ -189,17 +215,23 @@ def fit_without_window(state: RecordForm, base: RecordForm, n_classes: int) -> b
     slots = state.franchise.table_dish[window.table] - n_classes
     guests = np.bincount(slots[slots >= 0], minlength=len(dishes.size))
     need((guests <= dishes.size).all(), "StreamState.dishes.size", "less", "its guests in the window")
-    for k in np.flatnonzero(guests):
-        rows, matrix = window.rows[slots == k, len(prior.first) :], dishes.matrix[k]
-        rest = matrix - rows.T @ rows + np.diag(np.diag(matrix)) * ROUNDING
-        definite(rest, f"StreamState.dishes.matrix[{k}] without its guests")
+    own = np.flatnonzero(guests)
+    rest = dishes.matrix[own]
+    for at, k in enumerate(own):
+        rows = window.rows[slots == k, len(prior.first) :]
+        rest[at] += np.diag(np.diag(rest[at])) * ROUNDING - rows.T @ rows
+    _definite(rest, "StreamState.dishes.matrix without its guests")
     return True
 
 
-def as_in_window(chunk: RecordForm, state: RecordForm) -> bool:
-    """Compare remembered instances with those of the window."""
-    rows = dict(zip(state.window_seq.tolist(), state.window.rows, strict=True))
-    return all(at not in rows or np.array_equal(rows[at][:-1], row) for at, row in enumerate(chunk.rows, chunk.seq))
+def as_in_window(decided: tuple[RecordForm, ...], state: RecordForm) -> bool:
+    """Compare remembered instances, without gaps, with those of the window."""
+    if not decided:
+        return True
+    at = state.window_seq - decided[0].seq
+    rows = np.concatenate([each.rows for each in decided])
+    both = (at >= 0) & (at < len(rows))
+    return np.array_equal(state.window.rows[both, :-1], rows[at[both]])
 
 
 def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
@@ -232,7 +264,6 @@ def width(base: RecordForm) -> int:
 TOOLS = {
     "Arguments": Arguments,
     "archived": archived,
-    "RECENT": RECENT,
     "LEAST_ROOM": LEAST_ROOM,
     "LAGS": LAGS,
     "priorities": priority,
@@ -242,17 +273,21 @@ TOOLS = {
 
 
 def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-    for relation in ROWS[name].relations:
+    if not (relations := ROWS[name].relations):
+        return
+    names = {**globals(), **TOOLS, **more, **values}
+    for relation in relations:
         try:
-            holds = bool(np.all(eval(relation, {**globals(), **TOOLS, **more, **values})))
+            holds = bool(np.all(eval(relation, names)))
         except RefusedValue:
             raise
         except Exception:  # what does not fit together may lead to anything
             holds = False
-        field = next((each for each in relation.co_names if each in values), "")
-        plainly = isinstance(values.get(field), str | int | float)
-        found = brief(values[field]) if plainly else "not what it should be beside the other fields"
-        need(holds, f"{name}.{field}", found, relation.co_filename)
+        if not holds:
+            field = next((each for each in relation.co_names if each in values), "")
+            plainly = isinstance(values.get(field), str | int | float)
+            found = brief(values[field]) if plainly else "not what it should be beside the other fields"
+            raise RefusedValue(f"{name}.{field}", found, relation.co_filename)
 
 
 def check_records(value: Any) -> None:
@@ -268,50 +303,32 @@ def check_records(value: Any) -> None:
             _check_record(value)
     elif isinstance(value, tuple | list | dict):
         for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            check_records(each)
+            if type(each) in _NESTED:
+                check_records(each)
 
 
 def _check_record(form: RecordForm) -> None:
     entry = RECORDS.get(form.name)
     if entry is None:
         raise RefusedValue(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
-    for name in form.values:
-        field = f"{form.name}.{printable(str(name), 60)}"
-        need(name in entry.rules, field, "unknown", "a field that this release knows")
-    check_records(tuple(form.values.values()))
-    scope = Scope()
-    for name, rule in entry.rules.items():
-        need(name in form.values, f"{form.name}.{name}", "missing", "a value")
-        rule(form.values[name], f"{form.name}.{name}", scope)
+    values, scope = form.values, Scope()
+    if values.keys() != entry.rules.keys():
+        name = next(iter(values.keys() ^ entry.rules.keys()))
+        missing = name in entry.rules
+        found, expected = ("missing", "a value") if missing else ("unknown", "a field that this release knows")
+        raise RefusedValue(f"{form.name}.{printable(str(name), 60)}", found, expected)
+    for value in values.values():
+        if type(value) in _NESTED:
+            check_records(value)
+    for name, rule, where in entry.checks:
+        rule(values[name], where, scope)
     for letter in entry.letters:
         need(letter in scope, form.name, f"empty: no field defines the size {letter}", "a field that does")
-    form.sizes = tuple(scope[letter][0] for letter in entry.letters)
-    _check_relations(form.name, form.values, {})
+    form.sizes = tuple(scope[letter][0] for letter in entry.letters) if entry.letters else ()
+    _check_relations(form.name, values, {})
 
 
-def check_content(value: Any, rule: Rule, what: str) -> None:
-    """Check a value in memory that comes from an archive, including its records.
-
-    Parameters
-    ----------
-    value
-        The value.
-    rule
-        Rule for the whole value.
-    what
-        Name of the value for the message.
-
-    Raises
-    ------
-    PersistenceError
-        With the field.
-    """
-    form = form_of(value, BY_TYPE, {})
-    try:
-        check_records(form)
-        rule(form, "", {})
-    except RefusedValue as refused:
-        raise PersistenceError(f"{what} cannot be used: {refusal_message(refused)}") from None
+_NESTED = {RecordForm, tuple, list, dict}
 
 
 def refusal_message(refused: RefusedValue) -> str:
@@ -337,16 +354,16 @@ _FIELDS = {
     "training": rules.maybe(_training),
     "events": rules.many(rules.record(EVENTS), of=list),
 }
-RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
+_RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
 
 
-def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:
-    """Check the result of :meth:`stream_osr.OpenSetRecognizer.as_state`, or the same content of an archive.
-
-    Raises
-    ------
-    PersistenceError
-        With record and field.
-    """
-    together = rules.also(lambda form, _: _check_relations("recognizer", form, {"p": parameters}), RECOGNIZER)
-    check_content(state, together, name)
+def recognizer(form: Any, where: str, scope: Scope) -> None:
+    """Expect the result of :meth:`stream_osr.OpenSetRecognizer.as_state`."""
+    _RECOGNIZER(form, where, scope)
+    try:
+        p = parameters(**plain(Arguments(**grouped(**form["arguments"]))))
+    except (StreamOSRError, TypeError, ValueError) as error:
+        raise RefusedValue(
+            "recognizer.arguments", printable(str(error), 300), "arguments of the constructor"
+        ) from None
+    _check_relations("recognizer", form, {"p": p})

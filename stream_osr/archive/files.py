@@ -1,172 +1,249 @@
-"""Reading and writing of archive files: numpy's ``.npz``, uncompressed, with bounded memory.
+"""Archives as bytes and files: a header, a schema in JSON, and a block of numbers (``docs/archives.md``).
 
-The entry ``manifest`` is JSON, and the others are its arrays. A file is checked completely before any object is made
-from it. A state that could not be read again is not written.
+Everything is checked before any object is made from it. A state that could not be read again is not written.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import stat
-import zipfile
-from collections.abc import Mapping
+import struct
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
+import zstandard
 
 from stream_osr.archive.checks import check_records, refusal_message
+from stream_osr.archive.columns import Packer, Unpacker
 from stream_osr.archive.migrations import STEPS, bring_up
-from stream_osr.archive.record import RecordForm, RefusedValue, form_of, in_memory, numbered
-from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
-from stream_osr.archive.rules import need
+from stream_osr.archive.record import RefusedValue, form_of, in_memory, numbered
+from stream_osr.archive.records import BY_TYPE, PREDICTED, RECORDS, VERSION
+from stream_osr.archive.rules import Rule, anything, need
 from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
-from stream_osr.model.jit import Array
 from stream_osr.printable_text import brief, printable
 from stream_osr.trained import TrainedModel
 
-FORMAT = "stream-osr"
-MANIFEST = "manifest"
-DEEPEST = 100
-"""Largest number of levels of a manifest. Typical ones have about twenty."""
-PART = 1 << 20
-"""Number of bytes to read at a time, so that an entry is in memory only once."""
+MAGIC = b"\x93OSR\r\n\x1a\n"
+_HEADER = struct.Struct("<8s5Q")
+"""Magic bytes, format version, sizes of schema and block as stored, and sizes of both when unpacked."""
+RATIO = 50
+"""Largest ratio of the unpacked size to the stored one. Parts that would exceed it are stored without compression."""
+MOST, LEAST = 16, 100_000
+"""Largest number of values for each byte of a file, and number that every file may have."""
 
 
 class Archive(NamedTuple):
-    """Content of a file: the manifest, and arrays by their names. The file itself is closed."""
+    """Content of a file before any interpretation.
 
-    manifest: dict[str, Any]
-    arrays: dict[str, Array]
-
-
-class NoFile(Exception):  # the caller makes an error of it
-    """Error for a path that is a device or a pipe."""
-
-
-def open_archive(path: Path) -> Archive:
-    """Read the manifest of a file, and its arrays.
-
-    Raises
-    ------
-    NoFile
-        If it is a device or a pipe, which might never end.
-    RefusedValue, ValueError, OSError, zipfile.BadZipFile
-        And any other error that a damaged file may cause.
+    Attributes
+    ----------
+    version
+        Format version.
+    manifest
+        ``kind`` of the content, and ``content``, its schema.
+    block
+        Numbers of all columns.
+    size
+        Number of bytes as stored.
     """
-    if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISFIFO(mode):
-        raise NoFile
-    with path.open("rb") as file, zipfile.ZipFile(file) as packed:
-        entries = packed.infolist()
-        unpacked = sum(entry.file_size for entry in entries)
-        if unpacked > (size := os.fstat(file.fileno()).st_size):
-            raise ValueError(f"{size} bytes would unpack to {unpacked}")
-        names = {entry.filename: entry for entry in entries}
-        if len(names) < len(entries):
-            raise ValueError("two entries have the same name")
-        try:
-            text = _read(packed, names, MANIFEST)
-        except RefusedValue as refused:  # whatever it is, it is none of ours
-            raise ValueError(str(refused)) from None
-        if text.dtype.kind != "U" or text.shape:
-            raise ValueError("the manifest is no text")
-        written = str(text.item())
-        del text  # four bytes a character
-        manifest = json.loads(written)
-        del written
-        if not isinstance(manifest, dict):
-            raise ValueError("the manifest is no mapping")
-        wanted: set[str] = set()
-        _find_arrays(manifest, wanted, 0)
-        return Archive(manifest, {name: _read(packed, names, name) for name in sorted(wanted)})
+
+    version: int
+    manifest: dict[str, Any]
+    block: bytes
+    size: int
 
 
-def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
-    need(depth <= DEEPEST, "the manifest", f"more than {DEEPEST} levels deep", "a manifest of ours")
-    if isinstance(tree, dict):
-        if isinstance(name := tree.get("array"), str):
-            wanted.add(name)
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for each in tree:
-            _find_arrays(each, wanted, depth + 1)
-
-
-def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> Array:
-    """Read an entry whose header matches its content."""
-    entry = names.get(f"{name}.npy")
-    if entry is None:
-        raise RefusedValue(f"array {name}", "missing", "an entry of the file")
-    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
-    need(stored, f"array {name}", "compressed", "an entry that is stored as it is")
-    with packed.open(entry) as stream:
-        return _array(cast(BinaryIO, stream), entry.file_size, f"array {name}")
-
-
-def _array(stream: BinaryIO, size: int, where: str) -> Array:
-    version = np.lib.format.read_magic(stream)
-    need(version in ((1, 0), (2, 0)), where, f"of npy version {version}", "1.0 or 2.0")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
-    need(dtype.kind in "biufU" and not dtype.hasobject, where, f"of {dtype}", "numbers")
-    rest = size - stream.tell()
-    fits = all(n >= 0 for n in shape) and math.prod(shape) * dtype.itemsize == rest
-    need(fits, where, f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
-    content, at = memoryview(bytearray(rest)), 0
-    while at < rest and (part := stream.read(min(rest - at, PART))):
-        content[at : at + len(part)] = part
-        at += len(part)
-    need(at == rest, where, f"of {at} bytes", f"{rest}, as its header says")
-    flat = np.frombuffer(content, dtype=dtype)
-    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
-
-
-class _Writer:
-    """Converter from forms to JSON trees, which collects the arrays."""
-
-    def __init__(self, beside: Any) -> None:
-        self.arrays: dict[str, Array] = {}
-        self._beside = {id(each): path for path, each in numbered(beside)}
-        self._written: dict[int, int] = {}
-
-    def tree(self, value: Any) -> Any:
-        if id(value) in self._beside:
-            return {"beside": self._beside[id(value)]}
-        if id(value) in self._written:
-            return {"same": self._written[id(value)]}
-        if isinstance(value, Array):
-            name = f"a{len(self.arrays)}"
-            self.arrays[name] = value
-            return self._shared(value, {"array": name})
-        if isinstance(value, RecordForm):
-            values = {name: self.tree(each) for name, each in value.values.items()}
-            return self._shared(value, {"record": value.name, "values": values})
-        if isinstance(value, tuple | list):
-            return {type(value).__name__: [self.tree(each) for each in value]}
-        if isinstance(value, dict):
-            return {"dict": [[self.tree(key), self.tree(each)] for key, each in value.items()]}
-        return value
-
-    def _shared(self, value: Any, tree: dict[str, Any]) -> dict[str, Any]:
-        self._written[id(value)] = len(self._written)
-        return {**tree, "number": self._written[id(value)]}
-
-
-def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: Any = ()) -> None:
-    """Write a value under a name that appears only when the file is complete. A new file is private.
+class Surroundings:
+    """Value that writer and reader both have. Archives contain only references to its parts.
 
     Parameters
     ----------
-    path, kind
-        Path of the file, and kind of the content.
+    value
+        The value. ``()``: there is none.
+
+    Attributes
+    ----------
+    forms
+        Its forms and arrays, in a fixed order.
+    built
+        Values in memory by the identities of their forms.
+    known
+        Forms and values by the identities of the values.
+    """
+
+    def __init__(self, value: Any = ()) -> None:
+        self.known: dict[int, tuple[Any, Any]] = {}
+        form = form_of(value, BY_TYPE, self.known)
+        check_records(form)
+        self.forms = [each for _, each in numbered(form)]
+        self.built = {id(form): value for form, value in self.known.values()}
+
+    @staticmethod
+    def of(trained: TrainedModel) -> Surroundings:
+        """Return the surroundings of all streams with a trained model. They are made once."""
+        cached: dict[str, Any] = vars(trained)  # not a part of the model's value: copies and pickles are without it
+        if "surroundings" not in cached:
+            cached["surroundings"] = Surroundings(trained)
+        found: Surroundings = cached["surroundings"]
+        return found
+
+
+NOTHING = Surroundings()
+
+
+def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str = "the state") -> bytes:
+    """Convert a value to an archive.
+
+    Parameters
+    ----------
+    kind
+        Kind of the content.
     content
         Value to write.
-    beside
-        Value that the reader has too. Only references to its arrays and records are written.
+    around
+        Surroundings that the reader has too.
+    name
+        Name of the archive for messages.
+
+    Raises
+    ------
+    PersistenceError
+        If a value cannot be saved.
+    RefusedState
+        If the value fails the checks of reading.
+    """
+    form = form_of(content, BY_TYPE, dict(around.known))
+    try:
+        check_records(form)
+    except RefusedValue as refused:
+        raise RefusedState(
+            f"{name} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
+            "stays. This is a defect of stream-osr, please report it. Continue from the earlier copy"
+        ) from None
+    packer = Packer(around.forms, PREDICTED)
+    manifest = {"kind": kind, "content": packer.column([form])}
+    parts = [json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")]
+    parts.append(b"".join(packer.parts))
+    stored = [_compressed(part) for part in parts]
+    if packer.count > MOST * sum(map(len, stored)) + LEAST:  # stored as they are, the parts are large enough
+        stored = parts
+    return b"".join((_HEADER.pack(MAGIC, VERSION, *map(len, stored), *map(len, parts)), *stored))
+
+
+def _compressed(part: bytes) -> bytes:
+    packed = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(part)
+    return packed if len(packed) < len(part) <= RATIO * len(packed) else part
+
+
+def _unpacked(stored: bytes, size: int) -> bytes:
+    if len(stored) == size:
+        return stored
+    need(size <= RATIO * len(stored), "a part", f"of {len(stored)} bytes for {size}", "a part that unpacks to less")
+    claimed = zstandard.get_frame_parameters(stored).content_size
+    need(claimed == size, "a part", f"of {claimed} bytes", f"{size}")
+    return zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
+
+
+def open_archive(data: bytes) -> Archive:
+    """Unpack an archive, without any check of its content.
+
+    Raises
+    ------
+    RefusedValue, ValueError, struct.error, zstandard.ZstdError
+        And any other error that damaged bytes may cause.
+    """
+    magic, version, *sizes = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("no magic bytes")
+    if version != VERSION and version not in STEPS:
+        return Archive(version, {}, b"", 0)
+    stored, unpacked = sizes[:2], sizes[2:]
+    begin = _HEADER.size
+    need(len(data) == begin + sum(stored), "the file", f"of {len(data)} bytes", f"{begin + sum(stored)}")
+    text = _unpacked(data[begin : begin + stored[0]], unpacked[0])
+    manifest = json.loads(text.decode("utf-8", "surrogatepass"))
+    return Archive(version, manifest, _unpacked(data[begin + stored[0] :], unpacked[1]), len(data))
+
+
+def kind_over(trained: TrainedModel) -> str:
+    """Return the kind of a stream state without its trained model."""
+    return f"state of a stream over the model {trained.fingerprint[:16]}"
+
+
+def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
+    """Convert unpacked content to its form.
+
+    Raises
+    ------
+    RefusedValue
+        And any other error that damaged content may cause.
+    """
+    unpacker = Unpacker(archive.block, around.forms, PREDICTED, MOST * archive.size + LEAST)
+    (content,) = unpacker.column(archive.manifest["content"], 1)
+    unpacker.finish()
+    return content
+
+
+def from_bytes(
+    data: bytes, kind: str, rule: Rule = anything, around: Surroundings = NOTHING, name: str = "the archive"
+) -> Any:
+    """Convert an archive to the value in memory.
+
+    Parameters
+    ----------
+    data
+        Result of :func:`to_bytes`.
+    kind
+        Expected kind.
+    rule
+        Rule for the form of the whole value.
+    around
+        Surroundings of the writer.
+    name
+        Name of the archive for messages.
+
+    Raises
+    ------
+    PersistenceError
+        If the archive is damaged, of another kind, or of an unsupported format version. It is also raised if a value
+        is one that no recognizer writes. The message then names record and field.
+    """
+    archive = _opened(data, name)
+    if (found := archive.manifest["kind"]) != kind:
+        raise PersistenceError(f"{name} holds a {printable(str(found), 60)}, not a {kind}")
+    try:
+        content = bring_up(form_from(archive, around), archive.version)
+        check_records(content)
+        rule(content, "", {})
+        return in_memory(content, RECORDS, dict(around.built))
+    except RefusedValue as refused:
+        raise PersistenceError(f"{name} is damaged: {refusal_message(refused)}") from None
+    except PersistenceError:
+        raise
+    except Exception as error:  # what does not fit together may lead to anything
+        raise PersistenceError(f"{name} is damaged: its schema does not fit together. Save it again") from error
+
+
+def _opened(data: bytes, name: str) -> Archive:
+    try:
+        archive = open_archive(data)
+        if archive.version in (VERSION, *STEPS):
+            archive.manifest["kind"], archive.manifest["content"]
+    except Exception as error:  # damaged bytes may cause any error
+        raise PersistenceError(f"{name} is damaged, or not a saved stream-osr model. Save it again") from error
+    if not archive.manifest:
+        readable = " and ".join(map(str, [*STEPS, VERSION]))
+        raise PersistenceError(
+            f"{name} has format version {archive.version}, this program reads {readable}. Read it with the release "
+            "of stream-osr that wrote it, or train the model again"
+        )
+    return archive
+
+
+def write_archive(path: str | PathLike[str], kind: str, content: Any, around: Surroundings = NOTHING) -> None:
+    """Write an archive under a name that appears only when the file is complete. A new file is private.
 
     Raises
     ------
@@ -178,141 +255,54 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
     target = Path(path)
     if (reason := why_irreplaceable(target)) is not None:
         raise PersistenceError(f"{target} {reason}")
-    known: dict[int, tuple[Any, Any]] = {}
-    writer = _Writer(form_of(beside, BY_TYPE, known))
-    form = form_of(content, BY_TYPE, known)
-    tree = writer.tree(form)
+    data = to_bytes(kind, content, around, str(target))
     try:
-        check_records(form)
-    except RefusedValue as refused:
-        raise RefusedState(
-            f"{target} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
-            "stays. This is a defect of stream-osr, please report it. Continue from the earlier copy"
-        ) from None
-    manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": tree}
-    arrays = {MANIFEST: np.array(json.dumps(manifest)), **writer.arrays}
-    try:
-        write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        write_whole(target, lambda file: file.write(data))
     except OSError as error:
         raise PersistenceError(
             f"cannot write {target}: {error.strerror or error}. Check that the folder exists and has room"
         ) from error
 
 
-def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
-    """Write only the trained part, for several recognizers to share."""
-    remove_unfinished(path)
-    write_archive(path, "trained model", trained)
-
-
-class _Reader:
-    """Converter from JSON trees to forms."""
-
-    def __init__(self, arrays: Mapping[str, Array], beside: Mapping[str, Any]) -> None:
-        self._arrays = arrays
-        self._beside = beside
-        self._read: dict[int, Any] = {}
-
-    def value(self, tree: Any, where: str) -> Any:
-        if isinstance(tree, list):
-            raise RefusedValue(where, "a bare list", "a list with a type")
-        if not isinstance(tree, dict):
-            return tree
-        if "record" in tree:
-            name = str(tree["record"])
-            values = {field: self.value(each, f"{name}.{field}") for field, each in tree["values"].items()}
-            out = self._read[tree["number"]] = RecordForm(name, values)
-            return out
-        if "tuple" in tree:
-            return tuple(self.value(each, where) for each in tree["tuple"])
-        if "list" in tree:
-            return [self.value(each, where) for each in tree["list"]]
-        if "dict" in tree:
-            return {self._key(key, where): self.value(each, f"{where}[{brief(key)}]") for key, each in tree["dict"]}
-        return self._there(tree, where)
-
-    def _there(self, tree: Mapping[str, Any], where: str) -> Any:
-        """Find an array, or a value that was read before."""
-        try:
-            if "beside" in tree:
-                return self._beside[tree["beside"]]
-            if "same" in tree:
-                return self._read[tree["same"]]
-            out = self._read[tree["number"]] = self._arrays[tree["array"]]
-        except (KeyError, TypeError):
-            raise RefusedValue(where, f"a reference, {brief(tree)}, to nothing", "one to what is there") from None
-        return out
-
-    def _key(self, tree: Any, where: str) -> Any:
-        key = self.value(tree, f"a key of {where}")
-        try:
-            hash(key)
-        except TypeError:
-            raise RefusedValue(f"a key of {where}", brief(key), "something that can be hashed") from None
-        return key
-
-
-def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
-    """Read a file from :func:`write_archive`, with the same value ``beside`` it.
+def read_archive(path: str | PathLike[str], kind: str, rule: Rule = anything, around: Surroundings = NOTHING) -> Any:
+    """Read a file from :func:`write_archive`, with the same surroundings.
 
     Raises
     ------
     PersistenceError
-        If the file is missing, damaged, of another kind, or of an unsupported format version. It is also raised for a
-        file that unpacks to more than its size, or contains a value that no recognizer writes. The message then names
-        record and field.
+        If the file cannot be read, and as :func:`from_bytes`.
     """
-    archive = _opened(path)
-    _check_version(archive.manifest, path)
-    if (held := archive.manifest["kind"]) != kind:
-        raise PersistenceError(f"{path} holds a {printable(str(held), 60)}, not a {kind}")
-    known: dict[int, tuple[Any, Any]] = {}
-    around = form_of(beside, BY_TYPE, known)
-    built = {id(form): value for form, value in known.values()}
-    try:
-        manifest = bring_up(archive.manifest)
-        places = dict(numbered(around))
-        check_records(around)
-        content = _Reader(archive.arrays, places).value(manifest["content"], kind)
-        check_records(content)
-        return in_memory(content, RECORDS, built)
-    except RefusedValue as refused:
-        raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
-    except Exception as error:  # what does not fit together may lead to anything
-        raise PersistenceError(f"{path} is damaged: its manifest does not fit together. Save it again") from error
+    return from_bytes(read_file(path), kind, rule, around, str(path))
 
 
-def _opened(path: str | PathLike[str]) -> Archive:
+def read_file(path: str | PathLike[str]) -> bytes:
+    """Read a file that is no device and no pipe, which might never end.
+
+    Raises
+    ------
+    PersistenceError
+        If it cannot be read.
+    """
     try:
-        archive = open_archive(Path(path))
-        if archive.manifest["format"] != FORMAT:
-            raise KeyError("format")
-        int(archive.manifest["version"]), archive.manifest["kind"], archive.manifest["content"]
+        mode = Path(path).stat().st_mode
+        data = None if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) else Path(path).read_bytes()
     except FileNotFoundError:
         raise PersistenceError(f"there is no file {path}. Check the path") from None
-    except NoFile:
-        raise PersistenceError(f"{path} is a device or a pipe, not a saved model. Give a file") from None
     except IsADirectoryError:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
-    except RefusedValue as refused:
-        raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
-    except Exception as error:  # what a damaged archive can raise is anybody's guess
-        if isinstance(error, OSError) and error.errno is not None:
-            rights = ". The file contains data, and by default only its owner may read it"
-            more = rights if isinstance(error, PermissionError) else ""
-            raise PersistenceError(f"cannot read {path}: {error.strerror}{more}") from None
-        raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model. Save it again") from error
-    return archive
+    except OSError as error:
+        rights = ". The file contains data, and by default only its owner may read it"
+        more = rights if isinstance(error, PermissionError) else ""
+        raise PersistenceError(f"cannot read {path}: {error.strerror}{more}") from None
+    if data is None:
+        raise PersistenceError(f"{path} is a device or a pipe, not a saved model. Give a file")
+    return data
 
 
-def _check_version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> None:
-    version = int(manifest["version"])
-    if version != VERSION and version not in STEPS:
-        read = " and ".join(map(str, [*STEPS, VERSION]))
-        raise PersistenceError(
-            f"{path} has format version {version}, this program reads {read}. Read it with the release of stream-osr "
-            "that wrote it, or train the model again"
-        )
+def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
+    """Write only the trained part, for several recognizers to share."""
+    remove_unfinished(path)
+    write_archive(path, "trained model", trained)
 
 
 def load_trained(path: str | PathLike[str]) -> TrainedModel:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,29 +38,32 @@ class RecordForm:
     ----------
     name
         Stable name.
-    values
-        Fields by name.
     sizes
         Sizes that others must agree with, once they are known.
     """
 
-    __slots__ = ("name", "sizes", "values")
+    __slots__ = ("__dict__", "name", "sizes")
 
     def __init__(self, name: str, values: dict[str, Any]) -> None:
         self.name = name
-        self.values = values
+        self.__dict__ = values
         self.sizes: tuple[int, ...] | None = None
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """Fields by name. Those with another name than an attribute above are attributes, too."""
+        return self.__dict__
+
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self.__dict__[name]
 
-    def __getattr__(self, name: str) -> Any:
-        if name in RecordForm.__slots__ or name not in self.values:
-            raise AttributeError(name)
-        return self.values[name]
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
-class RecordKind(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RecordKind:
     """Entry of the table of records.
 
     Attributes
@@ -82,9 +87,17 @@ class RecordKind(NamedTuple):
     of: Callable[..., Any] | None = None
     letters: Sequence[str] = ()
 
+    @cached_property
+    def checks(self) -> tuple[tuple[str, Callable[..., None], str], ...]:
+        """Fields, their rules, and their names for messages."""
+        return tuple((field, rule, f"{self.name}.{field}") for field, rule in self.rules.items())
+
     def fields(self, value: Any) -> dict[str, Any]:
         """Return the fields of a value in memory, as archives have them."""
         return {name: getattr(value, name) for name in self.rules} if self.to is None else self.to(value)
+
+
+_AS_THEY_ARE = {type(None), bool, int, float, str, Array}
 
 
 def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, tuple[Any, Any]]) -> Any:
@@ -104,19 +117,30 @@ def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, 
     PersistenceError
         If the value has another type.
     """
-    if value is None or isinstance(value, bool | int | float | str | Array):
+    if type(value) in _AS_THEY_ARE:
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     kind = kinds.get(type(value))
     if kind is not None:
         if id(value) not in known:
-            known[id(value)] = (RecordForm(kind.name, form_of(kind.fields(value), kinds, known)), value)
+            fields = kind.fields(value)
+            form = {
+                name: each if type(each) in _AS_THEY_ARE else form_of(each, kinds, known)
+                for name, each in fields.items()
+            }
+            known[id(value)] = (RecordForm(kind.name, form), value)
         return known[id(value)][0]
     if isinstance(value, tuple | list):
-        return (tuple if isinstance(value, tuple) else list)(form_of(each, kinds, known) for each in value)
+        made = [each if type(each) in _AS_THEY_ARE else form_of(each, kinds, known) for each in value]
+        return made if isinstance(value, list) else tuple(made)
     if isinstance(value, Mapping):
         return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Array):
+        return np.asarray(value)
+    for plain in (int, float, str):  # their subclasses, for example members of enumerations
+        if isinstance(value, plain):
+            return plain(value)
     raise PersistenceError(
         f"{brief(value)} of type {type(value).__name__} cannot be saved. Use str, int or float for keys, times and "
         "feature names"
@@ -125,13 +149,19 @@ def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, 
 
 def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]) -> Any:
     """Convert a written form to values in memory. ``built`` has existing values by the identity of their forms."""
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, RecordForm):
         if id(value) not in built:
             kind = kinds[value.name]
-            built[id(value)] = (kind.of or kind.type)(**in_memory(value.values, kinds, built))
+            fields = value.values.items()
+            made = {
+                name: each if type(each) in _AS_THEY_ARE else in_memory(each, kinds, built) for name, each in fields
+            }
+            built[id(value)] = (kind.of or kind.type)(**made)
         return built[id(value)]
     if isinstance(value, tuple | list):
-        return type(value)(in_memory(each, kinds, built) for each in value)
+        return type(value)([each if type(each) in _AS_THEY_ARE else in_memory(each, kinds, built) for each in value])
     if isinstance(value, dict):
         return {in_memory(key, kinds, built): in_memory(each, kinds, built) for key, each in value.items()}
     return value

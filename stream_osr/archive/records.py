@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from stream_osr.archive.record import RecordKind
 from stream_osr.archive.rules import RecordSpec, read_table
 from stream_osr.discovery import events, histories, reservoir
+from stream_osr.model import gaussian
 from stream_osr.model.binary_features import NO_BINARY_FEATURES
 from stream_osr.model.jit import Array
+from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import width_of
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON
+from stream_osr.stream.chain import Chain
 from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
+from stream_osr.stream.undo_log import Promotion
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
-VERSION = 10
+VERSION = 11
 """Present format version. Every change of the archive content raises it by one (``migrations``)."""
 
 ROWS = read_table()
@@ -45,6 +49,8 @@ class MemoryForm(NamedTuple):
         Functions from a field to its value in archives.
     make
         Type, or a function of the fields by their names in memory.
+    whole
+        Function from the whole value to its fields in archives, in place of the entries above.
     """
 
     name: str = ""
@@ -52,6 +58,28 @@ class MemoryForm(NamedTuple):
     empty: Mapping[str, Any] = {}
     to: Mapping[str, Callable[[Any], Any]] = {}
     make: Callable[..., Any] | None = None
+    whole: Callable[[Any], dict[str, Any]] | None = None
+
+
+def _chain(known: Known, **fields: Any) -> Chain:
+    """Make a chain without its densities, which follow from the known classes (:func:`.chain.with_densities`)."""
+    return Chain(
+        known,
+        cast(Densities, None),
+        **{IN_MEMORY["Chain"].fields.get(name, name): its for name, its in fields.items()},
+    )
+
+
+def inverses(matrices: Array) -> tuple[Array, Array]:
+    """Inverses and log-determinants of symmetric positive definite matrices, shape (K, a, a)."""
+    out, log_det = np.empty(matrices.shape), np.empty(len(matrices))
+    for k, own in enumerate(np.ascontiguousarray(matrices)):
+        log_det[k] = gaussian.invert(own, out[k])
+    return out, log_det
+
+
+PREDICTED = {("Dishes", "inverse"): lambda form: inverses(form.matrix)[0]}
+"""Fields that follow from earlier ones except for rounding: a stream updates an inverse with each instance."""
 
 
 def _stream(recent: Any, chains: tuple[Any, ...], **fields: Any) -> Stream:
@@ -69,19 +97,21 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
         to={"doubt": lambda doubt: doubt if doubt.any() else None},
         make=lambda doubt, **its: ReferenceResults(**its, doubt=NO_DOUBT if doubt is None else doubt),
     ),
-    "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}),
+    "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}, make=_chain),
     "Columns": MemoryForm("ColumnStates"),
-    "Densities": MemoryForm(fields={"terms": "student_terms"}),
     "Dishes": MemoryForm(empty={"counts": float}),
     "Faults": MemoryForm("DataFaults"),
     "Flags": MemoryForm("BinaryFeatures"),
     "Following": MemoryForm("ClassShift"),
     "Guard": MemoryForm("ReferenceCheck", {"books": "counts"}),
     "Known": MemoryForm(fields={"broad": "background_components"}),
+    "Promotion": MemoryForm(
+        to={"lives": lambda lives: tuple(map(histories.lifecycle, lives))},
+        make=lambda lives, **its: Promotion(**its, lives=tuple(dict(life.subclasses) for life in lives)),
+    ),
     "Labelling": MemoryForm(fields={"opened": "opened_table"}),
-    "Lifecycle": MemoryForm(make=histories.lifecycle),
+    "Lifecycle": MemoryForm(whole=histories.as_columns, make=histories.from_columns),
     "Location": MemoryForm(empty={"values": float}),
-    "Member": MemoryForm("SubclassMember"),
     "NamingUndone": MemoryForm("ActionUndone"),
     "Odds": MemoryForm("PriorOdds"),
     "Order": MemoryForm("ArrivalOrder"),
@@ -106,10 +136,8 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
         to={"past": as_batches},
         make=_stream,
     ),
-    "Subclass": MemoryForm("SubclassHistory"),
     "Tables": MemoryForm("MovedTables", {"held_by": "owner_subclass"}),
     "Telling": MemoryForm("EventBudget"),
-    "Terms": MemoryForm("StudentTerms", empty={"values": float}),
     "Tracked": MemoryForm("TrackedLocations"),
     "TrainedModel": MemoryForm(fields={"space": "whitening", "background": "noise_range"}),
     "Usual": MemoryForm("UsualColumns"),
@@ -131,6 +159,8 @@ def _kind(name: str, row: RecordSpec) -> RecordKind:
     kind = getattr(import_module(f"stream_osr.{row.module}"), own.name or name)
     if own == MemoryForm(own.name):
         return RecordKind(name, kind, row.rules, letters=row.letters)
+    if own.whole is not None:
+        return RecordKind(name, kind, row.rules, own.whole, own.make, row.letters)
     now = {field: own.fields.get(field, field) for field in row.rules if (name, field) not in FIXED}
     turn = {**dict.fromkeys(own.empty, _nothing_if_empty), **own.to}
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.reservoir import Reservoir, offer, without
+from stream_osr.discovery.reservoir import Reservoir, objects, offer, without
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 RECENT = 16
@@ -250,6 +250,39 @@ def lifecycle(subclasses: Mapping[int, SubclassHistory] = {}, delta: int = 0) ->
             lives["batch"][at, empty:] = [member.batch for member in one.recent]
         kept[at] = one.kept
     return Lifecycle(np.fromiter(subclasses, np.int64, n), lives, moments, kept, delta)
+
+
+def as_columns(life: Lifecycle) -> dict[str, Any]:
+    """Convert histories to plain columns, the form in archives.
+
+    Times and keys are those of the first, the latest and each of the latest members, subclass by subclass. A missing
+    member has the position -1.
+    """
+    seq = life.lives["seq"]
+    there = np.concatenate([np.ones((len(seq), 2), bool), seq != NEVER], axis=1)
+    columns = {name: np.ascontiguousarray(life.lives[name]) for name in LIFE.names or ()}
+    return {
+        "ids": life.ids,
+        **columns,
+        "seq": np.where(seq == NEVER, -1, seq),
+        "times": tuple(life.moments[there, 0].tolist()),
+        "keys": tuple(life.moments[there, 1].tolist()),
+        "kept": tuple(life.kept.tolist()),
+        "delta": life.delta,
+    }
+
+
+def from_columns(
+    ids: Array, times: Sequence[Any], keys: Sequence[Any], kept: Sequence[Any], delta: int, **columns: Array
+) -> Lifecycle:
+    """Restore histories from the columns of :func:`as_columns`."""
+    lives = np.zeros(len(ids), LIFE)
+    for name, values in columns.items():
+        lives[name] = np.where(values < 0, NEVER, values) if name == "seq" else values
+    there = np.concatenate([np.ones((len(ids), 2), bool), lives["seq"] != NEVER], axis=1)
+    moments = np.full((len(ids), 2 + RECENT, 2), None)
+    moments[there, 0], moments[there, 1] = objects(times), objects(keys)
+    return Lifecycle(ids, lives, moments, objects(kept), delta)
 
 
 def only(life: Lifecycle, chosen: Array) -> Lifecycle:

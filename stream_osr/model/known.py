@@ -243,13 +243,22 @@ class Densities(NamedTuple):
 
 def densities(known: Known) -> Densities:
     """Derive the frozen densities."""
-    share = known.seated / np.maximum(known.size, 1.0)[:, None]
-    kept = ((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0)
+    kept = _kept(known)
     with np.errstate(divide="ignore"):
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
     sums = _terms(known, log_weight)
-    menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
-    return Densities(student_t.pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
+    return Densities(student_t.pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu(known))
+
+
+def menu(known: Known) -> Array:
+    """Return the number of tables of each class in its own subclasses, shape (J,)."""
+    return np.asarray(np.maximum(np.where(_kept(known), known.tables, 0.0).sum(axis=1), 1.0))
+
+
+def _kept(known: Known) -> Array:
+    """Whether a subclass is part of a class, shape (J, K)."""
+    share = known.seated / np.maximum(known.size, 1.0)[:, None]
+    return np.asarray(((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0))
 
 
 def background_shapes(known: Known) -> tuple[student_t.Location | None, ...]:

@@ -183,6 +183,15 @@ def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
     return np.asarray(np.log(np.append(seats, share * known.gamma)))
 
 
+def with_densities(chains: Chains, trained: TrainedModel) -> Chains:
+    """Derive the densities of chains from an archive. Those of trained classes are shared with the trained model."""
+    derived = {id(known): frozen for known, frozen in zip(trained.draws, trained.densities, strict=True)}
+    for chain in chains:
+        if id(chain.known) not in derived:
+            derived[id(chain.known)] = densities(chain.known)
+    return tuple(chain._replace(frozen=derived[id(chain.known)]) for chain in chains)
+
+
 def refreshed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to changed or additional known classes."""
     frozen = densities(known)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.doors.archive import Archive
+from tests.doors.archive import RecordForm
 
 
 class Place(NamedTuple):
@@ -34,43 +34,50 @@ class Change(NamedTuple):
         return f"{self.place} {self.name}"
 
 
-def places(archive: Archive) -> list[Place]:
-    """Find all fields: of records, and (as a record ``dict``) of mappings whose keys are text."""
+def places(content: Any) -> list[Place]:
+    """Find all fields: of records, and (as a record ``dict``) of the outer mappings whose keys are text."""
     out: list[Place] = []
     counts: dict[str, int] = {}
+    seen: set[int] = set()
+    outer = [(), *((key,) for key in list(content)[:2])] if isinstance(content, dict) else [()]
 
-    def walk(tree: Any, steps: tuple[Any, ...]) -> None:
-        if isinstance(tree, list):
-            for at, each in enumerate(tree):
+    def walk(value: Any, steps: tuple[Any, ...]) -> None:
+        if isinstance(value, list | tuple):
+            for at, each in enumerate(value):
                 walk(each, (*steps, at))
-        elif isinstance(tree, dict) and "record" in tree:
-            name = tree["record"]
-            counts[name] = number = counts.get(name, -1) + 1
-            for field, each in tree["values"].items():
-                out.append(Place(name, field, (*steps, "values", field), number))
-                walk(each, (*steps, "values", field))
-        elif isinstance(tree, dict) and "dict" in tree:
-            for at, (key, each) in enumerate(tree["dict"]):
-                if isinstance(key, str) and steps in ((), ("dict", 0, 1), ("dict", 1, 1)):
-                    out.append(Place("dict", key, (*steps, "dict", at, 1), 0))
-                walk(each, (*steps, "dict", at, 1))
-        elif isinstance(tree, dict):
-            for name, each in tree.items():
-                walk(each, (*steps, name))
+        elif isinstance(value, RecordForm) and id(value) not in seen:
+            seen.add(id(value))
+            counts[value.name] = number = counts.get(value.name, -1) + 1
+            for field, each in value.values.items():
+                out.append(Place(value.name, field, (*steps, field), number))
+                walk(each, (*steps, field))
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                if isinstance(key, str) and steps in outer:
+                    out.append(Place("dict", key, (*steps, key), 0))
+                walk(each, (*steps, key))
 
-    walk(archive.manifest["content"], ())
+    walk(content, ())
     return out
 
 
-def found(archive: Archive, place: Place) -> Any:
-    """What stands in a field, as JSON."""
-    return _inside(archive.manifest["content"], place.steps)
+def found(content: Any, place: Place) -> Any:
+    """What stands in a field."""
+    for step in place.steps:
+        content = content[step]
+    return content
 
 
-def _inside(tree: Any, steps: Iterable[Any]) -> Any:
-    for step in steps:
-        tree = tree[step]
-    return tree
+def with_value(content: Any, steps: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+    """Replace what stands somewhere; tuples on the way are made anew, all else is changed in place."""
+    if not steps:
+        return change(content)
+    first, *rest = steps
+    if isinstance(content, tuple):
+        return tuple(with_value(each, rest, change) if at == first else each for at, each in enumerate(content))
+    inside = content.values if isinstance(content, RecordForm) else content
+    inside[first] = with_value(inside[first], rest, change)
+    return content
 
 
 def _element(value: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -121,64 +128,61 @@ OF_PLAIN: dict[str, Any] = {
     "nan": math.nan,
     "inf": math.inf,
     "true": True,
-    "a list": {"list": [1]},
-    "a tuple": {"tuple": []},
-    "a mapping": {"dict": [[1, 2]]},
-    "a record": {"record": "Seat", "values": {}, "number": 1 << 30},
-    "an unknown record": {"record": "Popen", "values": {}, "number": 1 << 30},
+    "a list": [1],
+    "a tuple": (),
+    "a mapping": {1: 2},
+    "a record": RecordForm("Seat", {}),
+    "an unknown record": RecordForm("Popen", {}),
 }
 
 
-def changes(archive: Archive) -> Iterator[Change]:
+def changes(content: Any) -> Iterator[Change]:
     """All changes of all fields."""
-    for place in places(archive):
-        tree = found(archive, place)
+    for place in places(content):
+        value = found(content, place)
         names = [*OF_PLAIN, "missing", "another name"]
-        if isinstance(tree, dict) and "array" in tree:
+        if isinstance(value, np.ndarray):
             names = ["missing", "another name", "None", "a number", "a tuple", *OF_ARRAYS]
-            array = archive.arrays[tree["array"]]
-            if array.size:
+            if value.size:
                 names += OF_ELEMENTS
-                names += OF_FLOATS if array.dtype.kind == "f" else ()
-        elif isinstance(tree, dict) and ("tuple" in tree or "list" in tree):
+                names += OF_FLOATS if value.dtype.kind == "f" else ()
+        elif isinstance(value, tuple | list):
             names += ["shorter", "longer", "turned round"]
         yield from (Change(place, name) for name in names)
 
 
-def changed(archive: Archive, change: Change) -> Archive | None:
-    """Make a change; ``None``: it changes nothing."""
-    manifest, arrays = deepcopy(archive.manifest), dict(archive.arrays)
+def changed(content: Any, change: Change) -> Any:
+    """Make a change of a copy; ``None``: it changes nothing."""
+    content = deepcopy(content)
     *steps, last = change.place.steps
-    parent = _inside(manifest["content"], steps)
-    tree, name = parent[last], change.name
-    if name == "missing":
-        if isinstance(last, str):
-            del parent[last]
-        else:
-            del _inside(manifest["content"], steps[:-1])[steps[-1]]
-    elif name == "another name":
-        if isinstance(last, str):
-            parent[f"{last}_"] = parent.pop(last)
-        else:
-            parent[0] = f"{parent[0]}_"
-    elif isinstance(tree, dict) and "array" in tree and name not in OF_PLAIN:
-        array = arrays[tree["array"]]
+    value, name = found(content, change.place), change.name
+    if name in ("missing", "another name"):
+
+        def other(parent: Any) -> Any:
+            inside = parent.values if isinstance(parent, RecordForm) else parent
+            inside |= {f"{last}_": inside[last]} if name == "another name" else {}
+            del inside[last]
+            return parent
+
+        return with_value(content, steps, other)
+    if isinstance(value, np.ndarray) and name not in OF_PLAIN:
         with np.errstate(all="ignore"):
-            new = _of_array(array, name)
-        if new.dtype == array.dtype and new.shape == array.shape and new.tobytes() == array.tobytes():
+            new = _of_array(value, name)
+        if new.dtype == value.dtype and new.shape == value.shape and new.tobytes() == value.tobytes():
             return None
-        arrays[tree["array"]] = new
-    elif isinstance(tree, dict) and name in ("shorter", "longer", "turned round"):
-        ((kind, parts),) = tree.items()
-        other = {"shorter": parts[:-1], "longer": [*parts, *(parts[-1:] or [1])], "turned round": parts[::-1]}
-        if (after := other[name]) == parts:
+    elif isinstance(value, tuple | list) and name in ("shorter", "longer", "turned round"):
+        new = {
+            "shorter": value[:-1],
+            "longer": value + (value[-1:] or type(value)([1])),
+            "turned round": value[::-1],
+        }[name]
+        if list(map(id, new)) == list(map(id, value)):
             return None
-        tree[kind] = after
     else:
-        if tree == OF_PLAIN[name] and type(tree) is type(OF_PLAIN[name]):
+        new = OF_PLAIN[name]
+        if type(value) is type(new) and not isinstance(value, RecordForm) and value == new:
             return None
-        parent[last] = OF_PLAIN[name]
-    return Archive(manifest, arrays)
+    return with_value(content, change.place.steps, lambda _: deepcopy(new))
 
 
 def _of_array(array: np.ndarray, name: str) -> np.ndarray:

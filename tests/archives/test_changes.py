@@ -14,6 +14,7 @@ import resource
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from tests.archives.changes import Change, changed, changes
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
 from tests.blobs import bits, dependent_rows, learn_all
-from tests.doors.archive import RECORDS, Archive, files, load_trained, open_archive, save_trained
+from tests.doors.archive import RECORDS, files, form_from, load_trained, open_archive, save_trained
 from tests.doors.files import Checkpoint, load_checkpoint, save_checkpoint
 from tests.doors.library import StreamOSRError, archived, grouped
 
@@ -53,7 +54,8 @@ _FREE = {
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
         Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.classes Shares.kappa Stream.called
-        Stream.following Stream.past Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged
+        Stream.following Stream.past Stream.unknown_rate
+        Lifecycle.announced_size Lifecycle.dormant Lifecycle.emerged Lifecycle.arrivals Lifecycle.usual
         UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
@@ -64,8 +66,9 @@ _FREE = {
     WHICH: """
         Arrival.departed Evidence.number Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses
         Past.subclass Promotion.lives Promotion.subclasses References.group References.log_density Seat.alone
-        Stream.actions Stream.decided StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories
-        TrainedModel.names Waiting.responsible Waiting.subclass
+        Stream.actions Stream.decided StreamState.ids StreamState.next_id
+        Lifecycle.ids Lifecycle.kept Lifecycle.muted Lifecycle.owned Lifecycle.p_unknown TrainedModel.categories
+        TrainedModel.draws TrainedModel.names Waiting.responsible Waiting.subclass
     """,
 }
 FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}
@@ -117,14 +120,14 @@ class Told(NamedTuple):
     said: str
 
 
-def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
+def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
-    current = [archive]
-    monkeypatch.setattr(files, "open_archive", lambda path: current[0])
+    current = [content]
+    monkeypatch.setattr(files, "form_from", lambda *_: deepcopy(current[0]))
     expected = bits(go())
     at = 0
     while at < len(todo):
-        told, status = _in_a_child(todo[at : at + TOGETHER], archive, current, go, expected)
+        told, status = _in_a_child(todo[at : at + TOGETHER], content, current, go, expected)
         for outcome, said in told:
             yield Told(todo[at], outcome, said)
             at += 1
@@ -134,7 +137,7 @@ def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monke
 
 
 def _in_a_child(
-    todo: Sequence[Change], archive: Archive, current: list[Archive], go: Callable[[], Any], expected: bytes
+    todo: Sequence[Change], content: Any, current: list[Any], go: Callable[[], Any], expected: bytes
 ) -> tuple[list[list[str]], int]:
     ours, theirs = os.pipe()
     child = os.fork()
@@ -142,7 +145,7 @@ def _in_a_child(
         os.close(ours)
         try:
             with os.fdopen(theirs, "w") as out:
-                _try_each(todo, archive, current, go, expected, out)
+                _try_each(todo, content, current, go, expected, out)
         finally:
             os._exit(0)
     os.close(theirs)
@@ -153,8 +156,8 @@ def _in_a_child(
 
 def _try_each(
     todo: Sequence[Change],
-    archive: Archive,
-    current: list[Archive],
+    content: Any,
+    current: list[Any],
     go: Callable[[], Any],
     expected: bytes,
     out: Any,
@@ -163,7 +166,7 @@ def _try_each(
     warnings.simplefilter("ignore")
     for change in todo:
         signal.alarm(SECONDS)
-        other = changed(archive, change)
+        other = changed(content, change)
         told = ["harmless", "nothing is changed"]
         if other is not None:
             current[0] = other
@@ -229,14 +232,18 @@ def test_changes_of_what_is_known_of_the_order(
         loaded.flush()
         return list(loaded.drain()), list(loaded.drain_events())
 
-    archive, rng, of = open_archive(path), random.Random(19), dict[tuple[str, str], list[Change]]()
-    for change in changes(archive):
+    content, rng, of = (
+        form_from(open_archive(path.read_bytes())),
+        random.Random(19),
+        dict[tuple[str, str], list[Change]](),
+    )
+    for change in changes(content):
         record, field, _, number = change.place
         if number == 0 and (record in ORDERED or f"{record}.{field}" in ORDERED):
             of.setdefault((record, field), []).append(change)
     assert {name for name, _ in of} >= {"Arrival", "Order", "Residuals", "Pairs", "Process", "Tracked"}
     todo = [change for group in of.values() for change in rng.sample(group, min(most, len(group)))]
-    check(list(tried(archive, todo, go, monkeypatch)))
+    check(list(tried(content, todo, go, monkeypatch)))
 
 
 def test_what_is_free_is_a_field() -> None:
@@ -250,11 +257,11 @@ def _all(case: Case, folder: Path, monkeypatch: Any, *, most: int, occurrences: 
     path = unpacked(VERSIONS[-1], case.name, folder)
     rows = beside(VERSIONS[-1], case.name)["rows"]
     case.again(path)
-    archive = open_archive(path)
+    content = form_from(open_archive(path.read_bytes()))
     rng, of = random.Random(19), dict[tuple[str, str, int], list[Change]]()
-    for change in changes(archive):
+    for change in changes(content):
         record, field, _, number = change.place
         if number < occurrences:
             of.setdefault((record, field, number), []).append(change)
     todo = [change for group in of.values() for change in rng.sample(group, min(most, len(group)))]
-    return list(tried(archive, todo, lambda: case.then(path, rows), monkeypatch))
+    return list(tried(content, todo, lambda: case.then(path, rows), monkeypatch))

@@ -13,7 +13,18 @@ import pytest
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from tests.archives.changes import found, places
 from tests.archives.golden import VERSIONS, unpacked
-from tests.doors.archive import RecordForm, RefusedValue, check_recognizer, files, open_archive, statistics_fit
+from tests.doors.archive import (
+    BY_TYPE,
+    RecordForm,
+    RefusedValue,
+    check_records,
+    files,
+    form_from,
+    form_of,
+    open_archive,
+    recognizer,
+    statistics_fit,
+)
 from tests.doors.library import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState, grouped
 from tests.doors.model import make_prior
 
@@ -63,23 +74,26 @@ def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
         model.learn_one(row(int(rng.integers(3 + at // 200)), at), t=float(at), key=at)
         emerged += [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
         if ask(model, rng.random(), at, emerged, rng) or at % 32 == 31:
-            check_recognizer(model.as_state(), model.value.parameters, "the state")
+            form = form_of(model.as_state(), BY_TYPE, {})
+            check_records(form)
+            recognizer(form, "", {})
             checked += 1
     assert checked > 30
 
 
 def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = open_archive(unpacked(VERSIONS[0], "mid-stream.osr", tmp_path))
-    (place,) = (each for each in places(archive) if str(each) == "Franchise.table_dish#0")
-    name = found(archive, place)["array"]
-    archive.arrays[name] = np.where(np.arange(len(archive.arrays[name])) == 3, 99, archive.arrays[name])
-    monkeypatch.setattr(files, "open_archive", lambda path: archive)
+    monkeypatch.chdir(tmp_path)
+    path = unpacked(VERSIONS[0], "mid-stream.osr", tmp_path)
+    content = form_from(open_archive(path.read_bytes()))
+    (place,) = (each for each in places(content) if str(each) == "Franchise.table_dish#0")
+    found(content, place)[3] = 99
+    monkeypatch.setattr(files, "form_from", lambda *_: content)
     told = (
         "model.osr is damaged: Franchise.table_dish[3] is 99; expected whole numbers from 0 to 5 (Franchise.menu has "
         "6); save it again, or go back to an earlier copy"
     )
     with pytest.raises(PersistenceError, match=re.escape(told)):
-        OpenSetRecognizer.load("model.osr")
+        OpenSetRecognizer.load(path.rename("model.osr"))
     assert told[:60] in (Path(__file__).parents[2] / "docs" / "archives.md").read_text()
 
 

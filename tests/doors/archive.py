@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from stream_osr.archive import files
-from stream_osr.archive.checks import check_recognizer, check_records, statistics_fit
+from stream_osr.archive.checks import check_records, recognizer, statistics_fit
 from stream_osr.archive.files import (
-    DEEPEST,
-    Archive,
+    MAGIC,
+    Surroundings,
+    form_from,
+    from_bytes,
+    kind_over,
     load_trained,
     open_archive,
     read_archive,
     save_trained,
+    to_bytes,
     write_archive,
 )
 from stream_osr.archive.migrations import STEPS

@@ -6,7 +6,7 @@ from stream_osr_connectors import kafka
 from stream_osr_connectors.kafka import command_topic, exits, log, stats
 from stream_osr_connectors.kafka.backoff import Backoff
 from stream_osr_connectors.kafka.client.admin import TopicAdmin
-from stream_osr_connectors.kafka.client.consumers import GroupConsumer, TopicFollower
+from stream_osr_connectors.kafka.client.consumers import GroupConsumer, TopicFollower, read_all
 from stream_osr_connectors.kafka.client.errors import KINDS, client_error, explained, kind_of, quieten, translated
 from stream_osr_connectors.kafka.client.interface import (
     ClientError,
@@ -43,7 +43,8 @@ from stream_osr_connectors.kafka.run.publishing import (
 from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
 from stream_osr_connectors.kafka.run.snapshots import Incarnations, Snapshots, name_of
-from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of
+from stream_osr_connectors.kafka.run.state_log import StateLog
+from stream_osr_connectors.kafka.run.topics import TopicLimits, WantedTopics, _found, look_after, takes_of
 from stream_osr_connectors.kafka.run.transactions import InDoubtError, Rivalry, Transactions, UnpublishableError
 from stream_osr_connectors.kafka.settings import SUBJECTS, unknown_variables
 from stream_osr_connectors.kafka.stats import BOUNDS, LOST, Histogram, PartitionStats, ServiceStats

@@ -110,7 +110,7 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"
     assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
     assert (outcome.decisions, len(outcome.taken.labelled), outcome.taken.values) == ([], 0, 0)
-    was, now = before.model.stream_state(), after.model.stream_state()
+    was, now = before.model.as_state(), after.model.as_state()
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
     assert failing.closed <= 2 * closing.MOST_TRIES

@@ -135,7 +135,7 @@ def test_a_batch_at_once_comes_to_what_its_records_do(
         messages = published(outcome)
         assert messages == published(expected)
         assert counts(outcome) == counts(expected)
-        assert written(together.model.stream_state()) == written(alone.model.stream_state())
+        assert written(together.model.as_state()) == written(alone.model.as_state())
         assert together[1:] == alone[1:]
         about = [(m.topic, m.offset) for m in messages if m.topic != "events"]
         assert len({*about}) == len(about)

@@ -40,12 +40,12 @@ def test_a_checkpoint_holds_a_model_and_gzip_is_read(run, files, tmp_path):
         ("key,label\n1,red\n", "neither a decision nor an event"),
         ("key;label\n1;red\n", "line 1 is not JSON"),
         ("[1, 2]", "line 1 is no JSON object"),
-        ("PK damaged", "damaged, or not a saved stream-osr model"),
+        ("\x93OSR\r\n\x1a\n damaged", "damaged, or not a saved stream-osr model"),
     ],
 )
 def test_what_is_none_of_them_is_named(tmp_path, text, said):
     path = tmp_path / "x.jsonl"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1", newline="")
     with pytest.raises((ConnectorError, PersistenceError), match=said):
         read_files([path])
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, errors
-from stream_osr.archive.checks import check_content
+from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import ConnectorError, InUse, PersistenceError
@@ -65,7 +65,9 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
 _PLACE = maybe(mapping(text(), anything))
 _PERHAPS = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
-_CONTENT = fields(_PERHAPS, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+_CONTENT = fields(
+    _PERHAPS, model=recognizer, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0))
+)
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -76,9 +78,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     PersistenceError
         If the file does not exist or cannot be used.
     """
-    content = read_archive(path, "checkpoint")
-    check_content(content, _CONTENT, f"the checkpoint {path}")
-    model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
+    content = read_archive(path, "checkpoint", _CONTENT)
+    model = OpenSetRecognizer.from_state(content["model"])
     totals = Counter(content["totals"])
     perhaps = content.get("reading"), Counter(content.get("reasons", {}))
     return Checkpoint(model, content["source"], content["sinks"], totals, *perhaps)

@@ -211,7 +211,9 @@ class ServiceSettings(BaseSettings):
     """Seed of all random numbers. Default: as in the model."""
 
     state: Path = Path("state")
-    """Folder of the snapshots. All workers must share it."""
+    """Folder of the snapshots. All workers must share it, unless state_topic is set."""
+    state_topic: str | None = None
+    """Compacted topic of the snapshots. Machines that use it need no common folder."""
     snapshot_interval: Seconds = 60.0
     """Seconds between two snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
@@ -348,7 +350,7 @@ class ServiceSettings(BaseSettings):
     def topics(self) -> dict[str, str | None]:
         """Names of all topics by setting, ``None`` for no topic."""
         names = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*names, "state_topic")}
 
     @property
     def uses_tls(self) -> bool:

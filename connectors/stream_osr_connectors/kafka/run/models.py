@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from stream_osr.atomic import flush_folder
 from stream_osr.config import WITHOUT_END, archived, grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError, StreamOSRError
 
+from ..client.errors import start_explained
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from .partition import seed_of
+from .state_log import StateLog
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""
@@ -264,9 +266,18 @@ class CurrentModel:
         self._keep(self.model)
 
     def _keep(self, model: ModelFile) -> None:
-        if self._folder is not None:
-            model.keep(self._folder)
-            Journal(self._folder).append(model.identity)
+        if self._folder is None:
+            return
+        log = StateLog.of(self._settings, self._folder)
+        if log is not None:
+            with start_explained(self._settings):
+                log.pull(0)
+        model.keep(self._folder)
+        Journal(self._folder).append(model.identity)
+        if log is not None:
+            with closing(log):
+                for path in (_kept_at(self._folder, model.identity), self._folder / "models"):
+                    log.put(path.name)
 
     def look(self) -> None:
         """Check regularly whether the file has changed, and log it once."""

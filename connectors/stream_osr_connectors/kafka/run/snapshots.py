@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive.checks import check_content
-from stream_osr.archive.files import read_archive, write_archive
-from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
+from stream_osr.archive.checks import recognizer
+from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
+from stream_osr.archive.rules import fields, many, maybe, text, tuple_of, whole
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
@@ -33,6 +33,7 @@ from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import RecordOrigin
 from .models import Journal
 from .partition import Partition
+from .state_log import StateLog
 
 VERSION = 1
 
@@ -43,7 +44,7 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels
 
 _HEADERS = many(tuple_of(text(), maybe(text())))
 _ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
-_CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(_ORIGIN, of=list))
+_CONTENT = fields(version=whole(VERSION, VERSION), model=recognizer, waiting=many(_ORIGIN, of=list))
 
 
 class SnapshotName(NamedTuple):
@@ -72,7 +73,7 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots(NamedTuple):
-    """The folder of a group's snapshots, which all workers share.
+    """The folder of a group's snapshots, which all workers share, or their topic.
 
     Attributes
     ----------
@@ -80,10 +81,13 @@ class Snapshots(NamedTuple):
         Path of the folder.
     keep
         Number of snapshots of each partition to keep.
+    log
+        Topic of the snapshots, ``None`` if all machines share the folder.
     """
 
     folder: Path
     keep: int
+    log: StateLog | None = None
 
     def open(self) -> None:
         """Create the folder with access only for its owner. The rights of an existing folder do not change.
@@ -116,14 +120,18 @@ class Snapshots(NamedTuple):
         model = partition.model
         content = {
             "version": VERSION,
-            "model": model.stream_state(),
+            "model": model.as_state(),
             "waiting": [_written(origin) for origin in partition.waiting],
         }
-        write_archive(path, _kind(model.trained), content, model.trained.shared)
+        write_archive(path, kind_over(model.trained), content, Surroundings.of(model.trained))
+        if self.log is not None:
+            self.log.put(path.name, place.partition)
         own = self._found(place, partition.lineage)
         for old in sorted(own)[: -self.keep]:
             with suppress(OSError):
                 own[old].unlink()
+                if self.log is not None:
+                    self.log.drop(own[old].name, place.partition)
         return path
 
     def boundaries(self, place: Place, lineage: str) -> list[Boundary]:
@@ -136,9 +144,8 @@ class Snapshots(NamedTuple):
         if path is None:
             return None
         try:
-            content = read_archive(path, _kind(trained), trained.shared)
-            check_content(content, _CONTENT, str(path))
-            model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
+            content = read_archive(path, kind_over(trained), _CONTENT, Surroundings.of(trained))
+            model = OpenSetRecognizer.from_state(content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
         except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
@@ -187,10 +194,6 @@ def open_folder(settings: ServiceSettings) -> Path:
     return snapshots.folder
 
 
-def _kind(trained: TrainedModel) -> str:
-    return f"snapshot of a stream over the model {trained.fingerprint[:16]}"
-
-
 def _written(origin: RecordOrigin) -> tuple[Any, ...]:
     """Convert bytes to text with the same bytes, because archives contain text."""
     headers = tuple((name, _text(value)) for name, value in origin.headers)
@@ -229,10 +232,12 @@ class Incarnations:
         Number of times that the topic was created again.
     partitions
         Number of partitions at the first check of this incarnation, 0 if unknown.
+    path
+        File with the ids.
     """
 
     def __init__(self, folder: Path, topic: str) -> None:
-        self._path, self._topic = folder / f"{topic}.topic", topic
+        self.path, self._topic = folder / f"{topic}.topic", topic
         self.now = self.partitions = 0
         self._ids: list[str] = []
 
@@ -273,9 +278,9 @@ class Incarnations:
         if not self._ids or content == self._read():
             return
         try:
-            write_whole(self._path, lambda file: file.write(json.dumps(content).encode()))
+            write_whole(self.path, lambda file: file.write(json.dumps(content).encode()))
         except OSError as error:
-            raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
+            raise PersistenceError(f"cannot write {self.path}: {error.strerror}") from None
 
     def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
         """Report the loss of the previous topic. With on_lost_state ``fail`` this is an error.
@@ -318,13 +323,13 @@ class Incarnations:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(self._path.read_text())
+            found: dict[str, Any] = json.loads(self.path.read_text())
             return found if {"ids", "partitions"} <= found.keys() else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError, AttributeError) as error:
             raise PersistenceError(
-                f"cannot read {self._path}, which has the id of topic {self._topic} ({error}). Restore it, or "
+                f"cannot read {self.path}, which has the id of topic {self._topic} ({error}). Restore it, or "
                 "remove it if the topic was never created again"
             ) from None
 
@@ -406,25 +411,34 @@ def find_orphans(
     return found._replace(models=[]) if others else found
 
 
-def remove_orphans(folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Committed]) -> int:
+def remove_orphans(
+    folder: Path,
+    topics: Collection[str],
+    model: str,
+    committed: Mapping[Place, Committed],
+    log: StateLog | None = None,
+) -> int:
     """Remove unused files, and log their number (see :func:`find_orphans`)."""
     try:
         found = find_orphans(folder, topics, model, committed)
     except OSError as error:
         logger.warning("cannot look for unused files in %s: %s", folder, error.strerror)
         return 0
-    gone = [_remove(paths) for paths in found]
+    gone = [_remove(paths, log) for paths in found]
     if any(gone):
         logger.info("removed unused files from %s: %d snapshots, %d models, %d leftovers", folder, *gone)
     return sum(gone)
 
 
-def _remove(paths: Collection[Path]) -> int:
+def _remove(paths: Collection[Path], log: StateLog | None) -> int:
     gone = 0
     for path in paths:
         with suppress(OSError):  # another worker was first, or we lack the right
             path.unlink()
             gone += 1
+            if log is not None:
+                name = name_of(path)
+                log.drop(path.name, 0 if name is None else name.place.partition)
     return gone
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..backoff import CLOSE_SECONDS, close
-from ..client.interface import Committed, Offset, RefusedMessage
+from ..client.interface import ClientError, Committed, Offset, RefusedMessage
 from ..command_topic import CommandTopic
 from ..exits import StartAgainError
 from ..log import Seldom, logger
@@ -35,6 +35,7 @@ from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts
 from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
+from .state_log import StateLog
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
 
@@ -68,7 +69,8 @@ class Streams(Job):
     def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, stats: ServiceStats) -> None:
         self._settings, self._model, self._stats = settings, model, stats
         stats.model, stats.fingerprint = model.identity, model.trained.fingerprint
-        self._snapshots = Snapshots(folder, settings.snapshots)
+        self._log = StateLog.of(settings, folder)
+        self._snapshots = Snapshots(folder, settings.snapshots, self._log)
         self._recovery = Recovery(settings, model, self._snapshots, self._published)
         self._lives = self._recovery.lives
         self._keeper = SnapshotPolicy(settings, self._snapshots, self._recovery, stats)
@@ -98,6 +100,8 @@ class Streams(Job):
         settings, trained = self._settings, self._model.trained
         takes = watch.seen.takes
         check_sizes(settings, takes, largest_summary(trained))
+        if self._log is not None:
+            self._log.pull()
         self._commands.open()
         self._watch = watch
         for topic, topic_id in watch.topic_ids.items():
@@ -105,7 +109,7 @@ class Streams(Job):
         committed = watch.committed()
         self._recovery.check(committed)
         self._bounds.set(watch.stops())
-        remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed)
+        remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed, self._log)
 
     def renewed(self, topic: str, topic_id: str) -> None:
         """Continue with an input. If it was created again, the setting on_lost_state applies."""
@@ -119,6 +123,8 @@ class Streams(Job):
             self._recovery.forget(topic)
             life.tell(far, settings.on_lost_state)
         life.keep()
+        if self._log is not None and life.path.exists():
+            self._log.put(life.path.name)
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, TopicLimits()).bytes
         names = {each: its.name for each, its in self._lives.items()}
         publisher = Publisher(settings, trained.fingerprint, largest, names)
@@ -127,8 +133,10 @@ class Streams(Job):
         )
 
     def close(self) -> None:
-        """Close the topic of commands."""
+        """Close the topics of commands and states."""
         close(self._commands.close, CLOSE_SECONDS)
+        if self._log is not None:
+            close(self._log.close, CLOSE_SECONDS)
 
     # Partitions.
 
@@ -142,8 +150,10 @@ class Streams(Job):
         if (where.offset or 0) > where.end and self._may_lag(place):  # its leader may be new
             return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
+            if self._log is not None:
+                self._log.pull(place.partition)
             found = self._recovery.find(place, where, self._commands.end)
-        except LaterModelError as error:
+        except (ClientError, LaterModelError) as error:
             return NotLoadable(str(error))
         except (ConnectorError, PersistenceError) as error:
             return NotLoadable(str(error), suspended=True)

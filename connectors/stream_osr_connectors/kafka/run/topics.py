@@ -30,7 +30,7 @@ NOT_COMPACTED = ("output", "events", "dead_letters", "global_events")
 Rights = Mapping[str, Sequence[str]]
 """Required rights on topics, by role."""
 
-READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",)}
+READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",), "state_topic": ("READ", "WRITE")}
 """Rights of topics that the service reads. It writes the others."""
 
 
@@ -160,12 +160,13 @@ DEAD_LETTER_DAYS = 30
 SNAPSHOTS_IN_RETENTION = 10
 """Least retention of the input in intervals between snapshots."""
 
-DAY = 24 * 3600 * 1000
+HOUR = 3600 * 1000
+DAY = 24 * HOUR
 
 OF_ONE_PARTITION = ("labels", "subclasses", "links", "global_events")
 """Roles of topics with one partition, so that all workers see the same order."""
 
-COMPACTED = ("subclasses", "links")
+COMPACTED = ("subclasses", "links", "state_topic")
 
 
 class TopicCheck(NamedTuple):
@@ -276,6 +277,7 @@ def _missing(
         "labels": {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"},
         "subclasses": late,
         "links": {"cleanup.policy": "compact"},
+        "state_topic": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(HOUR)},
     }
     return {
         name: {

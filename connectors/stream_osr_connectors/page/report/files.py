@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stream_osr.archive.files import MAGIC
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer
@@ -14,9 +15,6 @@ from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Form
 from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
 from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
-
-ARCHIVE = b"PK"
-"""First bytes of an archive."""
 
 
 class ReportFiles(NamedTuple):
@@ -71,7 +69,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
         archive = False
         if not path.is_dir():
             with path.open("rb") as file:
-                archive = file.read(len(ARCHIVE)) == ARCHIVE
+                archive = file.read(len(MAGIC)) == MAGIC
     except OSError as error:
         raise ConnectorError(f"cannot read {path}: {error.strerror}. Check the path") from None
     if archive:

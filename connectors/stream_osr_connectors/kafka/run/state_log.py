@@ -1,0 +1,236 @@
+"""State in the log: the files of a group's state folder in a compacted topic.
+
+Each machine then has a folder of its own, which is only a copy. A worker reads the files of a partition from the
+topic before it loads the partition, and publishes each file that it writes. So a partition continues on another
+machine, and a machine that is lost with its disk loses nothing.
+
+A file is a record for each part, and then a record that describes the whole: size, digest, number of parts. A file is
+used only if all its parts are there. A deleted file is a tombstone for each of these records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_osr.atomic import write_whole
+from stream_osr.errors import ConnectorError, PersistenceError
+
+from ..client.consumers import TopicFollower
+from ..client.interface import ClientError, ErrorKind
+from ..client.producer import PlainProducer
+from ..exits import NoTopicError
+from ..log import Seldom
+from ..places import Place
+from ..settings import ServiceSettings
+from ..wire.messages import Outgoing, Received
+
+PART = 256 << 10
+"""Largest part of a file in bytes. It fits into a record with the default limits of brokers."""
+SEND_SECONDS = 20.0
+"""Time limit for publishing a file."""
+SILENCE_SECONDS = 20.0
+"""Time without a record after which reading fails."""
+DIGEST = 16
+"""Bytes of a digest at the beginning of a part, so that parts of different contents are not mixed."""
+
+_seldom = Seldom()
+
+
+class _Whole(NamedTuple):
+    """Description of a file: size, digest as hexadecimal text, number of parts."""
+
+    size: int
+    digest: str
+    parts: int
+
+
+class StateLog:
+    """Copies files between a folder and a topic.
+
+    Parameters
+    ----------
+    settings
+        Settings of the service.
+    folder
+        Folder of this machine.
+    topic
+        Compacted topic.
+    """
+
+    def __init__(self, settings: ServiceSettings, folder: Path, topic: str) -> None:
+        self._settings, self._folder, self._topic = settings, folder, topic
+        self._producer: PlainProducer | None = None
+        self._read: dict[int, int] = {}  # next offset of each partition
+        self._parts: dict[tuple[str, int], bytes] = {}
+        self._known: dict[str, _Whole] = {}
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, folder: Path) -> StateLog | None:
+        """Return the log of a service, or ``None`` if the settings have no topic for states."""
+        return None if settings.state_topic is None else cls(settings, folder, settings.state_topic)
+
+    def pull(self, partition: int | None = None) -> int:
+        """Read new files of a partition, or of all partitions, into the folder.
+
+        Partition 0 has the files of the whole group, too, and is always read.
+
+        Returns
+        -------
+        The number of files that were written or deleted.
+
+        Raises
+        ------
+        ConnectorError
+            If the topic does not exist.
+        ClientError
+            If the brokers do not answer.
+        PersistenceError
+            If a file cannot be written.
+        """
+        changed = 0
+        try:
+            follower = TopicFollower.of(self._settings, self._topic)
+        except NoTopicError as error:
+            raise ConnectorError(f"state_topic: {error}. `stream-osr topics --create` creates it") from None
+        with closing(follower):
+            first, ends = follower.bounds()
+            for place in follower.places:
+                if partition is None or place.partition in (0, partition % len(follower.places)):
+                    begin = max(first[place], self._read.get(place.partition, 0))
+                    for record in _records(follower, place, begin, ends[place]):
+                        try:
+                            changed += self._take(record)
+                        except (TypeError, ValueError):  # of another program
+                            about = f"topic {self._topic}, partition {record.partition}: record {record.offset}"
+                            _seldom.say(self._topic, f"{about} is no state and left aside")
+                    self._read[place.partition] = ends[place]
+        for (name, _), part in list(self._parts.items()):
+            if name in self._known and not part.startswith(bytes.fromhex(self._known[name].digest)[:DIGEST]):
+                del self._parts[name, _]  # of an earlier content
+        return changed
+
+    def put(self, name: str, partition: int = 0) -> None:
+        """Publish a file of the folder, unless the topic has it.
+
+        Raises
+        ------
+        PersistenceError
+            If the file cannot be read, or the brokers do not take it.
+        """
+        try:
+            data = (self._folder / name).read_bytes()
+        except OSError as error:
+            raise PersistenceError(f"cannot read {self._folder / name}: {error.strerror}") from None
+        digest = hashlib.sha256(data)
+        parts = [data[at : at + PART] for at in range(0, len(data), PART)]
+        whole = _Whole(len(data), digest.hexdigest(), len(parts))
+        if self._known.get(name) == whole:
+            return
+        begin = digest.digest()[:DIGEST]
+        messages = [self._message(_part_key(name, at), begin + part, partition) for at, part in enumerate(parts)]
+        self._send(name, [*messages, self._message(name.encode(), json.dumps(whole).encode(), partition)])
+        self._known[name] = whole
+
+    def drop(self, name: str, partition: int = 0) -> None:
+        """Delete a file from the topic.
+
+        Raises
+        ------
+        PersistenceError
+            If the brokers do not take it.
+        """
+        if (whole := self._known.pop(name, None)) is not None:
+            keys = [name.encode(), *(_part_key(name, at) for at in range(whole.parts))]
+            self._send(name, [self._message(key, None, partition) for key in keys])
+
+    def close(self) -> None:
+        """Close the producer."""
+        if self._producer is not None:
+            self._producer.close(1.0)
+            self._producer = None
+
+    def _message(self, key: bytes, value: bytes | None, partition: int) -> Outgoing:
+        return Outgoing(self._topic, partition, key, value, [], None)
+
+    def _send(self, name: str, messages: list[Outgoing]) -> None:
+        try:
+            if self._producer is None:
+                self._producer = PlainProducer.of(self._settings, SEND_SECONDS)
+            refused = self._producer.send(messages).refused
+        except ClientError as error:
+            raise PersistenceError(f"{name} cannot be published to topic {self._topic}: {error}") from None
+        if refused:
+            raise PersistenceError(f"{name} cannot be published to topic {self._topic}: {refused[0].error}")
+
+    def _take(self, record: Received) -> int:
+        """Take a record, and return whether a file has changed."""
+        name, _, number = (record.key or b"").decode("utf-8", "replace").partition("\0")
+        if not name or "/" in name or name.startswith("."):  # no file of ours
+            return 0
+        if number:
+            if record.value is None:
+                self._parts.pop((name, int(number)), None)
+            else:
+                self._parts[name, int(number)] = record.value
+            return 0
+        if record.value is None:
+            self._known.pop(name, None)
+            found = self._folder / name
+            there = found.exists()
+            found.unlink(missing_ok=True)
+            return int(there)
+        size, digest, parts = json.loads(record.value)
+        whole = _Whole(int(size), bytes.fromhex(digest).hex(), int(parts))
+        self._known[name] = whole
+        return self._write(name, whole)
+
+    def _write(self, name: str, whole: _Whole) -> int:
+        path = self._folder / name
+        if path.exists() and path.stat().st_size == whole.size and _digest(path) == whole.digest:
+            return 0
+        begin = bytes.fromhex(whole.digest)[:DIGEST]
+        parts = [self._parts.get((name, at), b"") for at in range(whole.parts)]
+        data = b"".join(part[DIGEST:] for part in parts)
+        if any(part[:DIGEST] != begin for part in parts) or hashlib.sha256(data).hexdigest() != whole.digest:
+            del self._known[name]
+            _seldom.say(
+                f"{name} {whole.digest}",
+                f"topic {self._topic}: {name} is incomplete and left aside ({len(data)} of {whole.size} bytes). An "
+                "earlier file is used, if there is one",
+            )
+            return 0
+        try:
+            write_whole(path, lambda file: file.write(data))
+        except OSError as error:
+            raise PersistenceError(f"cannot write {path}: {error.strerror}. Check that the folder has room") from None
+        return 1
+
+
+def _records(follower: TopicFollower, place: Place, begin: int, end: int) -> Iterator[Received]:
+    """Yield the records of a partition between two offsets."""
+    if begin >= end:
+        return
+    follower.only(place, begin)
+    heard = time.monotonic()
+    while follower.position(place) < end:
+        for record in follower.poll(0.2):
+            heard = time.monotonic()
+            if record.offset < end:
+                yield record
+        if time.monotonic() - heard > SILENCE_SECONDS:
+            raise ClientError(ErrorKind.AGAIN, f"no state came from {place} for {SILENCE_SECONDS:g} s")
+
+
+def _part_key(name: str, number: int) -> bytes:
+    return f"{name}\0{number}".encode()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

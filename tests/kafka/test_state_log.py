@@ -1,0 +1,160 @@
+"""State in a topic: machines without a common folder continue each other's partitions, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr_connectors.kafka import load_settings
+from tests.doors.kafka import Outgoing, PlainProducer, StateLog, WantedTopics, look_after, read_all
+from tests.doors.library import ConnectorError
+from tests.kafka.brokers import Broker
+from tests.kafka.faults.trials import Site, Trial
+from tests.kafka.streams import check_exactly_once
+
+
+@pytest.fixture
+def trial(broker: Broker, tmp_path: Path) -> Trial:
+    topic = f"state-{uuid.uuid4().hex[:8]}"
+    trial = Trial(Site(broker, tmp_path), state_topic=topic, snapshot_interval=0.5)
+    checks = look_after(load_settings(trial.stream.config(), instance="w"), WantedTopics(None))
+    (line,) = (check for check in checks if check.role == "state_topic")
+    assert (line.name, line.problems) == (topic, ())
+    assert "2 partitions" in line.found
+    return trial
+
+
+Make = Callable[[str], StateLog]
+
+
+@pytest.fixture
+def machine(trial: Trial, tmp_path: Path) -> Make:
+    settings = load_settings(trial.stream.config(), instance="w")
+
+    def make(name: str) -> StateLog:
+        (tmp_path / name).mkdir(exist_ok=True)
+        log = StateLog.of(settings, tmp_path / name)
+        assert log is not None
+        return log
+
+    return make
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_files_travel_between_folders(machine: Make, tmp_path: Path) -> None:
+    one, other = machine("one"), machine("other")
+    files = {"in-0-7.osr": b"", "in-1-7.osr": b"small", "models": bytes(range(256)) * 4000, "ü": b"1"}
+    for number, (name, content) in enumerate(files.items()):
+        (tmp_path / "one" / name).write_bytes(content)
+        one.put(name, number)
+    assert other.pull(0) == 2
+    assert set(contents(tmp_path / "other")) == {"in-0-7.osr", "models"}
+    assert other.pull() == 2
+    assert contents(tmp_path / "other") == files
+    assert other.pull() == 0
+    (tmp_path / "other" / "models").write_bytes(b"other")
+    other.put("models")
+    one.drop("in-1-7.osr", 1)
+    assert (one.pull(), other.pull()) == (2, 1)
+    assert contents(tmp_path / "one")["models"] == b"other"
+    assert set(contents(tmp_path / "other")) == {"in-0-7.osr", "models", "ü"}
+    new = machine("new")
+    new.pull()
+    assert contents(tmp_path / "new") == contents(tmp_path / "other")
+    for log in (one, other, new):
+        log.close()
+
+
+def test_what_the_topic_has_is_not_sent_again(machine: Make, trial: Trial, tmp_path: Path) -> None:
+    one, other = machine("one"), machine("other")
+    (tmp_path / "one" / "models").write_bytes(b"abc")
+    one.put("models")
+    one.put("models")
+    other.pull()
+    other.put("models")
+    settings = load_settings(trial.stream.config(), instance="w")
+    assert len(list(read_all(settings, settings.state_topic))) == 2, "a part, and the whole"
+    one.close()
+
+
+def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path: Path, caplog: Any) -> None:
+    one = machine("one")
+    (tmp_path / "one" / "models").write_bytes(b"abc" * 200_000)
+    one.put("models")
+    settings = load_settings(trial.stream.config(), instance="w")
+    producer = PlainProducer.of(settings, 20.0)
+    assert settings.state_topic is not None
+    lost = Outgoing(settings.state_topic, 0, b"models\x001", None, [], None)
+    strange = [
+        Outgoing(settings.state_topic, 0, key, value, [], None)
+        for key in (b"../up", b"/root", b".hidden", b"", b"\xff", b"a\x00b")
+        for value in (json.dumps([1, "00", 1]).encode(), b"{", b"[]", b"3")
+    ]
+    assert not producer.send([lost, *strange]).refused
+    whole = Outgoing(settings.state_topic, 0, b"models", json.dumps([600_000, "ab" * 32, 3]).encode(), [], None)
+    assert not producer.send([whole]).refused
+    other = machine("other")
+    other.pull()
+    assert not contents(tmp_path / "other"), "the parts of an earlier content are not used"
+    assert "models is incomplete and left aside" in caplog.text
+    assert "is no state and left aside" in caplog.text
+    assert not (tmp_path / "up").exists()
+    (tmp_path / "one" / "models").write_bytes(b"new")
+    one.put("models")
+    assert other.pull() == 1
+    assert contents(tmp_path / "other") == {"models": b"new"}
+    producer.close(1.0)
+    one.close()
+
+
+def test_a_topic_that_does_not_exist_is_named(machine: Make, trial: Trial, tmp_path: Path) -> None:
+    trial.stream.settings["state_topic"] = "nowhere"
+    log = StateLog.of(load_settings(trial.stream.config(), instance="w"), tmp_path)
+    assert log is not None
+    with pytest.raises(ConnectorError, match=r"state_topic: topic nowhere does not exist .* topics --create"):
+        log.pull()
+
+
+def test_a_machine_that_is_lost_with_its_disk_loses_nothing(trial: Trial, tmp_path: Path) -> None:
+    """Two machines with a folder each; one is killed for ever, and a third one comes."""
+    folders = {name: tmp_path / f"state-{name}" for name in "abc"}
+
+    def start(name: str) -> Any:
+        return trial.start(name, STREAM_OSR_STATE=str(folders[name]))
+
+    trial.feed(200)
+    first = start("a")
+    trial.settle()
+    trial.await_ready()
+    second = start("b")
+    for _ in range(8):
+        trial.feed(60)
+        time.sleep(0.4)
+    trial.settle()
+    first.kill()
+    shutil.rmtree(folders["a"])
+    for _ in range(4):
+        trial.feed(60)
+        time.sleep(0.4)
+    trial.settle()
+    begun = time.monotonic()
+    start("c")
+    second.kill()
+    shutil.rmtree(folders["b"])
+    trial.feed(60)
+    trial.settle()
+    print(f"the partitions were decided again after {time.monotonic() - begun:.1f} s")
+    trial.await_ready()
+    assert trial.figure("lost_records_total") == trial.figure("repeated_records_total") == 0
+    trial.end()
+    check_exactly_once(trial.stream)

@@ -1,0 +1,152 @@
+"""Recognizers by key: the results of a key are those of a recognizer of its own, whatever stays in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
+from tests.blobs import fitted, stream_part
+from tests.doors.library import InvalidFeature, InvalidParameter, PersistenceError, grouped
+from tests.doors.stores import FolderStore
+
+ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)
+SMALL = 300_000
+"""Memory for two recognizers or three."""
+
+Row = tuple[str, dict[str, float], float]
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted(**ARGUMENTS).trained
+
+
+def rows(n: int, keys: int = 7, seed: int = 0) -> list[Row]:
+    """Instances of several keys, of some much more often than of others."""
+    rng = np.random.default_rng(seed)
+    weight = 1.0 / np.arange(1, keys + 1)
+    by = rng.choice(keys, size=n, p=weight / weight.sum())
+    return [
+        (f"k{k}", x, float(at)) for at, (k, (x, _)) in enumerate(zip(by.tolist(), stream_part(n, seed), strict=True))
+    ]
+
+
+def alone(trained: TrainedModel, part: Iterable[Row], **arguments: Any) -> dict[str, tuple[list[Any], list[Any]]]:
+    """The results of a recognizer for each key."""
+    models: dict[str, OpenSetRecognizer] = {}
+    for by, x, t in part:
+        if by not in models:
+            models[by] = OpenSetRecognizer.from_trained(trained, **{**ARGUMENTS, **arguments})
+        models[by].learn_one(x, t=t, key=t)
+    for model in models.values():
+        model.flush()
+    return {by: (list(model.drain()), list(model.drain_events())) for by, model in models.items()}
+
+
+def results(keyed: Keyed) -> dict[str, tuple[list[Any], list[Any]]]:
+    out: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for by, decision in keyed.drain():
+        out[by][0].append(decision)
+    for by, event in keyed.drain_events():
+        out[by][1].append(event)
+    return dict(out)
+
+
+@pytest.mark.parametrize("memory", [1, SMALL, 1 << 30])
+@pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
+def test_a_key_has_the_results_of_a_recognizer_of_its_own(
+    trained: TrainedModel, memory: int, arguments: dict[str, Any]
+) -> None:
+    arguments = grouped(**arguments)
+    part = rows(700)
+    keyed = Keyed(trained, memory=memory, **{**ARGUMENTS, **arguments})
+    for by, x, t in part:
+        keyed.learn_one(x, by=by, t=t, key=t)
+    keyed.flush()
+    assert results(keyed) == alone(trained, part, **arguments)
+    assert (keyed.loaded > 20) == (memory < 1 << 30)
+    assert (keyed.loaded == 0) == (memory == 1 << 30)
+
+
+def test_labels_missing_values_and_names_reach_the_recognizer_of_the_key(trained: TrainedModel) -> None:
+    keyed, models = Keyed(trained, memory=1, **ARGUMENTS), dict[str, OpenSetRecognizer]()
+    named = set[str]()
+    for at, (by, x, t) in enumerate(rows(600, keys=3)):
+        model = models.setdefault(by, OpenSetRecognizer.from_trained(trained, **ARGUMENTS))
+        row: dict[str, Any] = {**x, "a": None} if at % 9 == 0 else {**x, "more": 1.0} if at % 7 == 0 else x
+        label = "left" if at % 11 == 0 and abs(x["a"]) < 3 and abs(x["b"]) < 3 else None
+        keyed.learn_one(row, label, by=by, t=t, key=at)
+        model.learn_one(row, label, t=t, key=at)
+        life = model.value.stream.life
+        ids = life.ids[life.emerged].tolist() if at % 20 == 19 and by not in named else []
+        if ids:
+            named.add(by)
+            for each in (model, keyed[by]):
+                each.promote(ids[:1], "found")
+    assert named
+    assert {by: dict(keyed[by].counters) for by in keyed} == {by: dict(m.counters) for by, m in models.items()}
+    keyed.flush()
+    for model in models.values():
+        model.flush()
+    assert results(keyed) == {by: (list(model.drain()), list(model.drain_events())) for by, model in models.items()}
+
+
+def test_rows_of_a_sleeping_key_wait_outside_its_recognizer(trained: TrainedModel) -> None:
+    keyed = Keyed(trained, memory=1, **ARGUMENTS)
+    for at, (x, _) in enumerate(stream_part(15 * 40)):
+        keyed.learn_one(x, by=at % 40)
+    assert keyed.loaded == keyed.stored == 0, "no batch has closed"
+    assert not any(line.awake for line in keyed.summary())
+    assert len(keyed) == 40
+
+
+def test_a_quiet_key_closes_its_batch_in_time(trained: TrainedModel) -> None:
+    keyed = Keyed(trained, memory=1, **{**ARGUMENTS, **grouped(max_wait=10.0)})
+    for by, t in (("a", 0.0), ("b", 7.0), ("a", 3.0)):
+        keyed.learn_one({"a": 1.0, "b": 0.5}, by=by, t=t, key=t)
+    keyed.close_due(9.0)
+    assert not list(keyed.drain())
+    keyed.close_due(12.0)
+    assert [(by, decision.key) for by, decision in keyed.drain()] == [("a", 0.0), ("a", 3.0)]
+
+
+def test_the_table_of_keys_has_the_largest_share_of_unknown_first(trained: TrainedModel) -> None:
+    keyed = Keyed(trained, **ARGUMENTS)
+    rng = np.random.default_rng(3)
+    for _ in range(96):
+        keyed.learn_one(dict(zip("ab", rng.normal((4.0, 14.0)).tolist(), strict=True)), by="odd")
+        keyed.learn_one(dict(zip("ab", rng.normal((0.0, 0.0)).tolist(), strict=True)), by=7)
+    first, last = keyed.summary()
+    assert (first.by, last.by, first.seen, first.decided) == ("odd", "7", 96, 96)
+    assert first.unknown > 0.9 > 0.1 > last.unknown
+    assert first.emerged == sum(
+        isinstance(event, SubclassEmerged) for by, event in keyed.drain_events() if by == "odd"
+    )
+    assert keyed[7].pending == 0
+
+
+def test_what_cannot_be_used_changes_nothing(trained: TrainedModel, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "states")
+    keyed = Keyed(trained, memory=1, store=store, **ARGUMENTS)
+    with pytest.raises(InvalidFeature):
+        keyed.learn_one({"a": "high", "b": 1.0}, by="k")
+    with pytest.raises(InvalidParameter, match=r"by is 1\.5: expected text or a whole number"):
+        keyed.learn_one({"a": 1.0, "b": 1.0}, by=1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="memory is 0: expected"):
+        Keyed(trained, memory=0)
+    with pytest.raises(KeyError):
+        keyed["k"]
+    assert not keyed.summary()
+    for by, x, t in rows(200, keys=2):
+        keyed.learn_one(x, by=by, t=t)
+    for state in store.states():
+        store.drop(state)
+    (asleep,) = (line.by for line in keyed.summary() if not line.awake)
+    with pytest.raises(PersistenceError, match="the store has lost the state"):
+        keyed[asleep]
