@@ -103,7 +103,7 @@ def main(
     write_: Annotated[bool, typer.Option("--write", help="Write the table into docs/results/speed.md.")] = False,
 ) -> None:
     """Measure states, and print a table."""
-    columns = ["", "state, KB", "schema, % of it", "to bytes, ms", "from bytes, ms", "same bits after it"]
+    columns = ["", "state, KB", "schema, %", "to bytes, ms", "from bytes, ms", "same bits after it"]
     text = table(columns, [measure(name, instances) for name in MODELS])
     print(text)
     if write_:

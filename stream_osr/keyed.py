@@ -62,7 +62,7 @@ class KeySummary(NamedTuple):
 class _KeyedStream:
     """Stream of one key.
 
-    ``waiting`` are rows outside the recognizer. They follow ``buffered`` rows of its micro-batch, which began at time
+    ``waiting`` are rows outside the recognizer. They follow ``buffered`` rows of the micro-batch that began at time
     ``begun``. Both are those of a sleeping recognizer.
     """
 
@@ -82,11 +82,11 @@ class _KeyedStream:
 class Keyed:
     """Recognizers by key over one trained model.
 
-    Each key has a stream of its own: its micro-batches, subclasses, ids and drift. The results of a key are bit for
+    Each key has a separate stream with micro-batches, subclasses, ids and drift. The results of a key are bit for
     bit those of an :class:`OpenSetRecognizer` that gets only its instances. A new key starts from the trained model.
 
     The recognizers that were used last stay in memory. Others are stored as bytes and read again when a micro-batch
-    of their key closes, or when somebody uses them. Until then the rows of such a key wait outside its recognizer.
+    of their key closes, or when a call needs them. Until then the rows of such a key wait outside its recognizer.
     So a key with a few rows costs only these rows.
 
     Parameters

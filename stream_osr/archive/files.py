@@ -147,7 +147,7 @@ def _unpacked(stored: bytes, size: int) -> bytes:
 
 
 def open_archive(data: bytes) -> Archive:
-    """Unpack an archive, without any check of its content.
+    """Unpack an archive, without a check of the content.
 
     Raises
     ------

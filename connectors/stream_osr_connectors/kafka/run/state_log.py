@@ -1,6 +1,6 @@
 """State in the log: the files of a group's state folder in a compacted topic.
 
-Each machine then has a folder of its own, which is only a copy. A worker reads the files of a partition from the
+Each machine then has another folder, which is only a copy. A worker reads the files of a partition from the
 topic before it loads the partition, and publishes each file that it writes. So a partition continues on another
 machine, and a machine that is lost with its disk loses nothing.
 
