@@ -22,7 +22,7 @@ def test_the_encoder_fails(site: Site) -> None:
     trial.decide(100)
     trial.await_not_ready("the encoder tests.kafka.encoders:failing fails for every decision")
     assert trial.is_healthy()
-    assert trial.figure("dead_letters_total") == 110
+    until(lambda: trial.figure("dead_letters_total") == 110, 10, trial.tail)
     broken.unlink()
     trial.decide(100)
     trial.await_ready()
