@@ -84,7 +84,8 @@ class FolderStore:
 
     Examples
     --------
-    >>> store = FolderStore("states")
+    >>> import tempfile
+    >>> store = FolderStore(tempfile.mkdtemp())
     >>> store.put(StoredState("line 3", 64), b"...")
     >>> newest(store, "line 3")
     StoredState(name='line 3', position=64)
