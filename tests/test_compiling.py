@@ -107,18 +107,34 @@ def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     assert kept_in(package) == kept
 
 
+@contextmanager
+def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Hold a lock in another process, as one that compiles does."""
+    program = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print('locked', flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program, str(lock)], text=True, **pipes) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_process_with_machine_code_does_not_wait_for_one_that_compiles(package):
+    run(package)
+    (lock,) = package.rglob("*.lock")
+    with holding(lock) as other:
+        _, said = run(package)
+        assert other.poll() is None
+    assert said == ""
+
+
 def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package):
     run(package)
     (lock,) = package.rglob("*.lock")
     for path in lock.parent.glob("*.nb?"):
         path.unlink()
-    holder = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, 2); print('locked', flush=True); input()"
     count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as dead:
-        assert dead.stdout is not None
-        dead.stdout.readline()
+    with holding(lock) as dead:
         waiting = [start(package, program=count) for _ in range(3)]
         for process in waiting:
             assert process.stderr is not None

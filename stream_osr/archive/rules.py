@@ -179,14 +179,23 @@ def _simple(fits: Callable[[Any], bool], expected: str) -> Rule:
     return rule
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, finite: bool = True) -> Rule:
-    """Expect a number within bounds."""
+def number(low: float = -math.inf, high: float = math.inf) -> Rule:
+    """Expect a finite floating-point number within bounds. Kernels would be compiled again for a whole number."""
+
+    def fits(value: Any) -> bool:
+        return type(value) is float and low <= value <= high and abs(value) < math.inf
+
+    return _simple(fits, _range(low, high, "a finite floating-point number"))
+
+
+def any_number(low: float = -math.inf, high: float = math.inf) -> Rule:
+    """Expect a number within bounds, whole or not, that the caller may have given as a time."""
 
     def fits(value: Any) -> bool:
         within = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        return within and (abs(value) < 1 << 1000 if isinstance(value, int) or finite else True)
+        return within and (not isinstance(value, int) or abs(value) < 1 << 1000)
 
-    return _simple(fits, _range(low, high, "a finite number" if finite else "a number"))
+    return _simple(fits, _range(low, high, "a number"))
 
 
 flag = _simple(lambda value: type(value) is bool, "true or false")
@@ -387,7 +396,7 @@ def _rule(words: list[str]) -> Rule:
         least, most = (-(1 << 62) if low == -math.inf else int(low)), ((1 << 62) if high == math.inf else int(high))
         return whole(least, most, *letters)
     if word in ("number", "any-number"):
-        return number(low, high, finite=word == "number")
+        return (number if word == "number" else any_number)(low, high)
     if word not in "fiub":
         raise ValueError(f"records.table: what is {word}?")
     below = words.pop(0) if words[:1] == ["below"] and words.pop(0) else ""

@@ -149,6 +149,18 @@ class _Index(IndexDataCacheFile):
             return {}
         return index
 
+    def save(self, key: Any, data: Any) -> None:
+        """Write the machine code before the index. Processes read both without a lock."""
+        index = self._load_index()
+        name = index.get(key) or self._data_name(len(index) + 1)
+        self._save_data(name, data)
+        self._save_index({**index, key: name})
+
+
+def _has(cache: Any, sig: Any, context: Any) -> bool:
+    """Return whether a cache has machine code for a signature."""
+    return cache._index_key(sig, context.codegen()) in cache._cache_file._load_index()
+
 
 class KernelCache(FunctionCache):
     """Cache of a kernel's machine code on this machine."""
@@ -159,6 +171,10 @@ class KernelCache(FunctionCache):
         super().__init__(function)
         stamp = source_stamp(Path(function.__code__.co_filename))
         self._cache_file = _Index(self._cache_path, self._impl.filename_base, stamp)
+
+    def has(self, sig: Any, context: Any) -> bool:
+        """Return whether this machine has the code for a signature."""
+        return _has(self, sig, context)
 
 
 @cache
@@ -228,6 +244,10 @@ class _Beside:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
+    def has(self, sig: Any, context: Any) -> bool:
+        """Return whether one of the caches has the code for a signature."""
+        return self._own.has(sig, context) or _has(self._shipped, sig, context)
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the code for a signature from the first cache that has it, or return ``None``."""
         found = self._own.load_overload(sig, target_context)
@@ -249,9 +269,13 @@ class Kernel(CPUDispatcher):
         return self.within._numba_type_
 
     def compile(self, sig: Any) -> Any:
-        """Load or compile the machine code for a signature. One process at a time compiles a kernel."""
+        """Load or compile the machine code for a signature. One process at a time compiles a kernel.
+
+        A process does not wait for cached machine code while another process compiles for another signature.
+        """
         index = self.stats.cache_path and self._cache._cache_file._index_path
-        if not index:  # without a cache no process can use the machine code of another
+        # without a cache no process can use the machine code of another
+        if not index or self._cache.has(sig, self.targetctx):
             return super().compile(sig)
         # two threads do not wait for the lock of their own process: numba compiles in one thread at a time
         with global_compiler_lock, one_process(Path(index).with_suffix(".lock"), self.py_func.__name__):

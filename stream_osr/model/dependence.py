@@ -37,6 +37,7 @@ import numpy as np
 
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known, densities, log_categories
+from stream_osr.model.prior import numbers_of
 
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
@@ -516,10 +517,10 @@ def training_in_order(
     known
         The known classes.
     """
-    turn, columns, n_classes = np.argsort(order, kind="stable"), len(known.prior.first), len(residuals.mean)
+    turn, n_classes = np.argsort(order, kind="stable"), len(residuals.mean)
     category = log_categories(known, densities(known), rows)
     nothing, whole = np.full(len(turn), -np.inf), np.ones(len(turn), bool)
-    came = Came(rows[turn, columns:-1], category[turn], log_density[turn], nothing, whole)
+    came = Came(numbers_of(rows[turn], known.prior), category[turn], log_density[turn], nothing, whole)
     anybody = np.full(n_classes, -np.inf)
     gain = np.empty(len(turn))
     gain[turn], _ = predict_in_order(process, residuals, start(process, n_classes), came, anybody)

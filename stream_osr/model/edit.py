@@ -21,7 +21,7 @@ from stream_osr.model.dishes import Dishes, add, concatenated, copy_slots, empty
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, StreamState, derive, leave
 from stream_osr.model.jit import Array
 from stream_osr.model.marginal import add_statistics, of_nobody, statistics_of
-from stream_osr.model.prior import Prior, homogeneous, same_prior
+from stream_osr.model.prior import Prior, homogeneous, numbers_of, same_prior
 from stream_osr.model.student_t import Location
 
 Arrays = TypeVar("Arrays", Franchise, Dishes)
@@ -524,7 +524,7 @@ def _with_term(
     background_components: Sequence[Location | None], j: int, rows: Array, prior: Prior
 ) -> tuple[Location | None, ...]:
     """Give class j a background component: its outline, with the degrees of freedom of the other classes."""
-    whole = classes.outline(rows[:, len(prior.first) :])
+    whole = classes.outline(numbers_of(rows, prior))
     freedom = next(shape.freedom for shape in background_components if shape is not None)
     shapes = [*background_components, *[None] * (j + 1 - len(background_components))]
     shapes[j] = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))

@@ -77,6 +77,11 @@ def width_of(prior: Prior) -> int:
     return len(prior.first) + prior.n_features
 
 
+def numbers_of(rows: Array, prior: Prior) -> Array:
+    """Whitened numeric features of whitened rows, shape (n, d), contiguous: kernels are compiled for each layout."""
+    return np.ascontiguousarray(rows[:, len(prior.first) : width_of(prior)])
+
+
 def statistics_shape(prior: Prior) -> tuple[int, int]:
     """Shape of the statistics matrix of one subclass."""
     return prior.n_features + 1, prior.n_features + 1

@@ -23,7 +23,7 @@ from stream_osr.model.missing import nothing_missing
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.sweeps import sweep_groups
-from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous, numbers_of
 from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
 from stream_osr.model.whitening import Whitening
 
@@ -188,7 +188,7 @@ def _draw_base_measure(
     """Draw nu, scale, beta and the concentrations of categories given the seats, and recompute the subclasses."""
     dish = dish_of_guests(seating)
     if grid is not None:
-        prior = draw_prior(rng, rows[:, len(prior.first) :], dish, grid, prior)
+        prior = draw_prior(rng, numbers_of(rows, prior), dish, grid, prior)
     if len(prior.first) and settled:
         prior = draw_concentrations(rng, rows, dish, prior)
     dishes = dishes_with(seating.guests.rows, dish, len(seating.dishes.size), prior)

@@ -8,6 +8,7 @@ import numpy as np
 
 from stream_osr.model import dependence
 from stream_osr.model.known import log_categories, log_densities
+from stream_osr.model.prior import numbers_of
 from stream_osr.model.responsibilities import query_rows
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
@@ -166,7 +167,7 @@ def predict(
     log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = ~incomplete
-    came = dependence.Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
+    came = dependence.Came(numbers_of(rows, prior), category, log_density, log_new, complete)
     least = _least(references, n_classes, ACCEPTED_FROM)
     gain, tracked = dependence.predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     everyone = np.concatenate([arrival.gain, gain])

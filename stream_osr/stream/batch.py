@@ -13,6 +13,7 @@ from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.model.missing import NOTHING, MissingPattern, filled_in
+from stream_osr.model.prior import numbers_of
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
@@ -198,7 +199,7 @@ def seat(
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
             frozen = frozen - gain[-len(rows) :, None]
-        numeric = rows[:, len(stream.known.prior.first) :]
+        numeric = numbers_of(rows, stream.known.prior)
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and arrival.counts_typicality:  # the batch that shows it is judged by it

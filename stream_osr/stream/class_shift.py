@@ -29,7 +29,7 @@ import numpy as np
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import move_classes
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.stream.state import ClassShift, Stream
@@ -112,7 +112,7 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
     means, covariances = means_and_scales(known.dishes, known.prior)
     variances = np.einsum("kaa->ka", covariances)
     log_subclass = log_predictives(homogeneous(rows), known.dishes, known.prior)
-    rows = rows[:, len(known.prior.first) :]
+    rows = numbers_of(rows, known.prior)
     sums, spread = np.zeros((n_classes, d)), np.ones((n_classes, d))
     for j, log_weight in enumerate(frozen.log_weight):
         own = np.flatnonzero(np.isfinite(log_weight))

@@ -15,6 +15,7 @@ from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
+from stream_osr.model.prior import numbers_of
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
@@ -68,7 +69,7 @@ def follow_known(
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
     accepted = ~posterior.is_unknown
     given, interval = places_of(usual, posterior.leader.subclass) >= 0, parameters.drift_interval
-    nearest, rank, rows = posterior.nearest, posterior.rank, posterior.rows[:, len(known.prior.first) :]
+    nearest, rank, rows = posterior.nearest, posterior.rank, numbers_of(posterior.rows, known.prior)
     if repeats:
         parts = nearest, rank, accepted, rows, given
         nearest, rank, accepted, rows, given = (np.delete(part, repeats, axis=0) for part in parts)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import pickle
 import pkgutil
+import re
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -16,6 +17,8 @@ import numba
 import pytest
 
 import stream_osr
+from stream_osr import ModelOptions, OpenSetRecognizer
+from tests.blobs import dependent_rows
 from tests.doors.model import compiler, jit
 
 
@@ -55,19 +58,20 @@ def test_stamp_does_not_change_with_what_a_kernel_cannot_reach(house):
     assert stamp(house / "dishes.py") == before
 
 
-def kernels() -> Iterator[tuple[str, Callable[..., object]]]:
-    """Every kernel of the library, as Python has it, by module and name."""
+def kernels() -> Iterator[tuple[str, compiler.Kernel]]:
+    """Every kernel of the library, by module and name."""
     for info in pkgutil.walk_packages(stream_osr.__path__, "stream_osr."):
         if not info.name.endswith("__main__"):
             for name, held in vars(importlib.import_module(info.name)).items():
                 if isinstance(held, compiler.Kernel) and held.py_func.__module__ == info.name:
-                    yield f"{info.name}.{name}", held.py_func
+                    yield f"{info.name}.{name}", held
 
 
 def test_what_kernels_call_and_are_handed_is_imported_where_they_are():
     """Else a change there would leave them as they were compiled."""
     seen = 0
-    for name, function in kernels():
+    for name, kernel in kernels():
+        function = kernel.py_func
         reached = reach(Path(function.__code__.co_filename))
         held = (function.__globals__.get(called) for called in function.__code__.co_names)
         modules = [called.py_func.__module__ for called in held if isinstance(called, compiler.Kernel)]
@@ -78,6 +82,24 @@ def test_what_kernels_call_and_are_handed_is_imported_where_they_are():
         assert {Path(sys.modules[module].__file__) for module in modules} <= reached, name
         seen += len(modules)
     assert seen > 400
+
+
+def test_categories_and_dependent_neighbours_need_no_machine_code_for_another_memory_layout():
+    """Nobody compiles it ahead, so a stream would wait for it."""
+
+    def strided() -> set[str]:
+        signatures = (f"{name}{sig}" for name, kernel in kernels() for sig in kernel.signatures)
+        return {signature for signature in signatures if re.search(r"'A'|, A\)", signature)}
+
+    before = strided()
+    model = OpenSetRecognizer(batch_size=32, chains=2, seed=1, model=ModelOptions(training_sweeps=10))
+    for x, y in dependent_rows(300, 0):
+        model.learn_one({**x, "way": y[0]}, y)
+    for x, y in dependent_rows(300, 1):
+        model.learn_one({**x, "way": y[0]})
+    model.flush()
+    assert model.trained.is_dependent
+    assert strided() == before
 
 
 def reach(path: Path) -> set[Path]:
