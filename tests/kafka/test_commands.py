@@ -36,14 +36,14 @@ def refused(*arguments: object) -> str:
 def names(broker: Broker) -> list[str]:
     """Flags of a service whose topics are not there yet."""
     topic = f"in-{uuid.uuid4().hex[:8]}"
-    return ["--brokers", broker.address, "--input", topic, "--labels", f"{topic}.labels"]
+    return ["--brokers", broker.address, "--input", topic, "--labels", f"{topic}.labels", "--group", topic]
 
 
 def test_topics_are_made_with_settings_that_fit_together(names: list[str]) -> None:
     topic = names[3]
     seen = run("topics", *names)
     assert seen.exit_code == 1
-    assert seen.output.count("missing") == 5
+    assert seen.output.count("missing") == 6
     assert "--partitions" in refused("topics", "--create", *names)
     made = run("topics", "--create", "--partitions", 6, "--max-message-bytes", 2_000_000, *names)
     assert made.exit_code == 0, made.output
@@ -55,6 +55,7 @@ def test_topics_are_made_with_settings_that_fit_together(names: list[str]) -> No
             ("events", f"{topic}.events", ("6", "partitions,")),
             ("dead_letters", f"{topic}.dlq", ("6", "partitions,")),
             ("labels", f"{topic}.labels", ("1", "partition,")),
+            ("state_topic", f"{topic}.state", ("6", "partitions,")),
         )
     ]
     assert made.output.count(f"records up to {2_000_000 + SPARE} bytes") == 1
@@ -75,6 +76,7 @@ def test_topics_of_the_reconciliation_are_compacted_and_of_one_partition(names: 
         "output": (f"{topic}.decisions", 2),
         "events": (f"{topic}.events", 2),
         "dead_letters": (f"{topic}.dlq", 2),
+        "state_topic": (f"{topic}.state", 2),
         "subclasses": (f"{topic}.subclasses", 1),
         "links": (f"{topic}.links", 1),
         "global_events": (f"{topic}.global-events", 1),

@@ -92,7 +92,13 @@ def test_brokers_that_do_not_answer_change_nothing_that_was_known(caplog: pytest
 
 def test_the_topics_cannot_be_judged_without_the_right_to_their_settings(tmp_path: Path) -> None:
     settings = ServiceSettings(model=tmp_path / "m.osr", brokers="127.0.0.1:1", input="in", output="out")
-    names = [settings.input, settings.output, settings.events, settings.dead_letters]
+    names = [
+        settings.input,
+        settings.output,
+        settings.events,
+        settings.dead_letters,
+        settings.topics["state_topic"] or "",
+    ]
     assert _found(Brokers(dict.fromkeys(names, TOLD)), settings)["out"].number("max.message.bytes") == 2_000_000
     with pytest.raises(exits.NoRightError, match="of topic out: the user lacks the right DESCRIBE_CONFIGS"):
         _found(Brokers({name: TOLD for name in names if name != "out"}), settings)

@@ -211,9 +211,9 @@ class ServiceSettings(BaseSettings):
     """Seed of all random numbers. Default: as in the model."""
 
     state: Path = Path("state")
-    """Folder of the snapshots. All workers must share it, unless state_topic is set."""
+    """Folder of the snapshots. If you set it without state_topic, all workers must share it."""
     state_topic: str | None = None
-    """Compacted topic of the snapshots. Machines that use it need no common folder."""
+    """Compacted topic of the snapshots. Default: GROUP.state, or none if you set state."""
     snapshot_interval: Seconds = 60.0
     """Seconds between two snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
@@ -282,6 +282,8 @@ class ServiceSettings(BaseSettings):
         names = {"output": "decisions", "events": "events", "dead_letters": "dlq"}
         names |= {"links": "links", "global_events": "global-events"}
         given = {name: values.get(name) or f"{topic}.{suffix}" for name, suffix in names.items()}
+        if values.get("state") is None and values.get("state_topic") is None:
+            given["state_topic"] = f"{values.get('group') or cls.model_fields['group'].default}.state"
         features = values.get("features")
         if isinstance(features, str):
             given["features"] = [name.strip() for name in features.split(",") if name.strip()]

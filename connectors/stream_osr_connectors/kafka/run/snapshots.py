@@ -11,6 +11,7 @@ Ids of messages include the incarnation, so that none is used twice.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -113,7 +114,7 @@ class Snapshots(NamedTuple):
         Raises
         ------
         PersistenceError
-            If it cannot be written.
+            If it cannot be written or published.
         """
         at = partition.history.last
         path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
@@ -125,7 +126,11 @@ class Snapshots(NamedTuple):
         }
         write_archive(path, kind_over(model.trained), content, Surroundings.of(model.trained))
         if self.log is not None:
-            self.log.put(path.name, place.partition)
+            try:
+                self.log.put(path.name, place.partition)
+            except PersistenceError:  # a snapshot that other machines do not see is none
+                path.unlink(missing_ok=True)
+                raise
         own = self._found(place, partition.lineage)
         for old in sorted(own)[: -self.keep]:
             with suppress(OSError):
@@ -133,6 +138,16 @@ class Snapshots(NamedTuple):
                 if self.log is not None:
                     self.log.drop(own[old].name, place.partition)
         return path
+
+    def publish(self, place: Place, lineage: str) -> None:
+        """Publish the snapshots of a partition that the topic does not have. The log has the reason if this fails."""
+        if self.log is None:
+            return
+        try:
+            for path in self._found(place, lineage).values():
+                self.log.put(path.name, place.partition)
+        except PersistenceError as error:
+            _seldom.say(f"publish {place}", str(error), logging.ERROR)
 
     def boundaries(self, place: Place, lineage: str) -> list[Boundary]:
         """Return the boundaries with snapshots of a partition, the newest first."""

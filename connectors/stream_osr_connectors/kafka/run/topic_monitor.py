@@ -113,7 +113,7 @@ class Watch:
         NoRightError
             If a right is missing.
         ConnectorError
-            If a topic is compacted that must not be compacted.
+            If a topic has the wrong ``cleanup.policy``.
         """
         self._look()
         logger.info("topics: %s", ", ".join(f"{role} {name}" for name, role in self._topics.items()))
@@ -363,7 +363,7 @@ class Watch:
             if compacted is not None and was_compacted is None:
                 logger.error("%s", compacted)
             elif was_compacted is not None and compacted is None:
-                logger.info("%s: topic %s is no longer compacted", role, name)
+                logger.info("%s: topic %s has the right cleanup.policy again", role, name)
 
 
 OPEN_SECONDS = 300.0

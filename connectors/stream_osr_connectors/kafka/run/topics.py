@@ -45,8 +45,8 @@ class TopicLimits(NamedTuple):
         Limits of timestamps.
     in_sync
         Required number of in-sync replicas (``min.insync.replicas``).
-    compacted
-        Whether the topic is compacted (``cleanup.policy``).
+    policy
+        Deletion or compaction (``cleanup.policy``).
     confirmed
         Whether the brokers returned these limits in the last request. Otherwise they are older values or defaults.
     """
@@ -54,7 +54,7 @@ class TopicLimits(NamedTuple):
     bytes: int = USUAL_BYTES
     times: TimestampLimits = TimestampLimits()
     in_sync: int = 1
-    compacted: bool = False
+    policy: str = "delete"
     confirmed: bool = True
 
 
@@ -109,22 +109,23 @@ def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimit
         return before._replace(confirmed=False)
     largest = int(configs.get("max.message.bytes") or USUAL_BYTES)
     in_sync = int(configs.get("min.insync.replicas") or 1)
-    return TopicLimits(largest, TimestampLimits.of(configs), in_sync, is_compacted(configs))
-
-
-def is_compacted(configs: Mapping[str, str]) -> bool:
-    """Return whether a topic with these settings is compacted."""
-    return "compact" in configs.get("cleanup.policy", "")
+    return TopicLimits(largest, TimestampLimits.of(configs), in_sync, configs.get("cleanup.policy", "delete"))
 
 
 def compaction(role: str, name: str, takes: Mapping[str, TopicLimits]) -> str | None:
-    """Return a text for a topic that must not be compacted but is, or ``None``."""
-    if name not in takes or not takes[name].compacted or role not in NOT_COMPACTED:
-        return None
-    return (
-        f"{role}: topic {name} is compacted and loses all but the latest record of each key: "
-        "set its cleanup.policy=delete"
-    )
+    """Return a text for a topic with the wrong ``cleanup.policy``, or ``None``."""
+    limits = takes.get(name, TopicLimits(confirmed=False))
+    if role in NOT_COMPACTED and "compact" in limits.policy:
+        return (
+            f"{role}: topic {name} is compacted and loses all but the latest record of each key: "
+            "set its cleanup.policy=delete"
+        )
+    if role == "state_topic" and limits.confirmed and limits.policy != "compact":
+        return (
+            f"{role}: topic {name} has cleanup.policy={limits.policy} and loses the snapshots of quiet partitions: "
+            "set its cleanup.policy=compact"
+        )
+    return None
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, TopicLimits], summary: int) -> None:
@@ -302,7 +303,7 @@ def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, T
 def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:
     """Yield problems of a topic."""
     largest, retention = topic.number("max.message.bytes"), topic.number("retention.ms")
-    compacted = is_compacted(topic.configs)
+    compacted = "compact" in topic.configs.get("cleanup.policy", "")
     if role in OF_ONE_PARTITION and topic.partitions != 1:
         yield "it needs one partition, so that all see the same order"
     if role == "labels":

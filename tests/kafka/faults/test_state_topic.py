@@ -1,0 +1,224 @@
+"""The topic of the states is deleted, cut short, damaged or full of what another version wrote."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr_connectors.kafka import load_settings
+from tests.doors.archive import VERSION
+from tests.doors.kafka import Outgoing, PlainProducer, StateLog, WantedTopics, look_after, read_all
+from tests.kafka.faults.doing import configure, delete_records, delete_topic, set_quota
+from tests.kafka.faults.trials import Site, Trial, until
+
+
+class TopicTrial(Trial):
+    """A service with its state in a topic."""
+
+    def __init__(self, site: Site, **settings: Any) -> None:
+        super().__init__(site, state_topic=f"state-{uuid.uuid4().hex[:8]}", snapshot_interval=0.5, **settings)
+        self.make()
+
+    def make(self) -> None:
+        """Create the topic as the command does."""
+        look_after(load_settings(self.stream.config(), instance="w"), WantedTopics(None))
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return str(self.stream.settings["state_topic"])
+
+    @property
+    def folder(self) -> Path:
+        """Folder of this machine."""
+        return Path(self.stream.settings["state"]) / self.stream.settings["group"]
+
+    def lose_the_machine(self) -> None:
+        """Kill the service, and delete its folder."""
+        self.worker.kill()
+        shutil.rmtree(self.stream.settings["state"])
+
+    def published(self) -> dict[str, int]:
+        """Partition of each file in the topic."""
+        files: dict[str, int] = {}
+        for record in read_all(load_settings(self.stream.config(), instance="w"), self.topic):
+            name = (record.key or b"").decode()
+            if "\0" not in name:
+                files[name] = record.partition
+                if record.value is None:
+                    del files[name]
+        return files
+
+    def snapshots(self, number: int) -> list[str]:
+        """Names of the snapshots of a partition in the topic, the oldest first."""
+        return sorted(name for name in self.published() if name.startswith(f"{self.stream.topic}-{number}-"))
+
+    def await_published(self) -> None:
+        """Wait until a snapshot of each partition has all records."""
+        ends = [f"-{len(sent):020}-" for sent in self.stream.sent]
+        until(lambda: all(any(e in s for s in self.snapshots(n)) for n, e in enumerate(ends)), 30, self.tail)
+
+    def grow(self) -> None:
+        """Decide more, so that each partition has another snapshot."""
+        self.decide(100)
+        self.await_published()
+
+    def cut(self) -> None:
+        """Delete all records, which brokers do for topics with deletion only."""
+        configure(self.broker.address, self.topic, {"cleanup.policy": "delete"})
+        for number in range(2):
+            delete_records(self.broker.address, self.topic, number, -1)
+        configure(self.broker.address, self.topic, {"cleanup.policy": "compact"})
+
+    def spoil(self, names: list[str]) -> None:
+        """Publish the files of the folder anew, some of them without parts."""
+        settings = load_settings(self.stream.config(), instance="w")
+        wholes = {(record.key or b"").decode(): record for record in read_all(settings, self.topic)}
+        places = self.published()
+        self.cut()
+        log, producer = StateLog.of(settings, self.folder), PlainProducer.of(settings, 20.0)
+        assert log is not None
+        for name in places.keys() - set(names):
+            log.put(name, places[name])
+        records = [Outgoing(self.topic, places[each], each.encode(), wholes[each].value, [], None) for each in names]
+        assert not producer.send(records).refused
+        log.close()
+        producer.close(1.0)
+
+
+@pytest.mark.fault("the topic of states is deleted and made again")
+def test_the_topic_is_deleted(site: Site) -> None:
+    """Decisions go on, readiness ends, and all files that the machine has are published again."""
+    trial = TopicTrial(site)
+    trial.begin(100)
+    trial.grow()
+    before = trial.published()
+    assert {"models", f"{trial.stream.topic}.topic"} <= before.keys()
+    delete_topic(site.broker.address, trial.topic)
+    trial.decide(100)
+    trial.await_not_ready("state_topic", trial.topic, "deleted")
+    assert trial.await_line("ERROR", "no snapshot", trial.topic)
+    trial.decide(100)
+    trial.make()
+    trial.await_ready()
+    trial.grow()
+    assert trial.await_line("WARNING", trial.topic, "published again")
+    group = {name for name in before if not name.endswith(".osr")}
+    until(lambda: group <= trial.published().keys(), 20, trial.tail)
+    trial.lose_the_machine()
+    trial.begin(100)
+    trial.end_exactly_once()
+
+
+@pytest.mark.fault("the topic of states loses records by retention or deletion")
+def test_records_of_the_topic_are_deleted(site: Site) -> None:
+    """A start publishes what the folder has. Without folder and topic the setting on_lost_state applies."""
+    trial = TopicTrial(site)
+    trial.begin(100)
+    trial.grow()
+    trial.end()
+    before = trial.published()
+    trial.cut()
+    assert not trial.published()
+    trial.start()
+    trial.await_ready()
+    until(lambda: {name for name in before if not name.endswith(".osr")} <= trial.published().keys(), 20, trial.tail)
+    assert all(trial.snapshots(number) for number in range(2)), "without a new record"
+    trial.lose_the_machine()
+    trial.begin(100)
+    trial.end_exactly_once()
+    trial.cut()
+    shutil.rmtree(trial.folder)
+    trial.start()
+    last = trial.await_exit(1)
+    assert "no snapshot leads to offset" in last
+    assert "on_lost_state" in last
+
+
+@pytest.mark.fault("the topic of states is not compacted")
+def test_the_topic_is_not_compacted(site: Site) -> None:
+    """Retention would delete the snapshots of a quiet partition."""
+    trial = TopicTrial(site)
+    configure(site.broker.address, trial.topic, {"cleanup.policy": "delete"})
+    trial.start()
+    last = trial.await_exit(1)
+    assert trial.topic in last
+    assert "cleanup.policy=compact" in last
+    configure(site.broker.address, trial.topic, {"cleanup.policy": "compact"})
+    trial.begin(60)
+    configure(site.broker.address, trial.topic, {"cleanup.policy": "compact,delete"})
+    trial.await_not_ready(trial.topic, "cleanup.policy=compact")
+    configure(site.broker.address, trial.topic, {"cleanup.policy": "compact"})
+    trial.goes_on()
+
+
+@pytest.mark.fault("a quota of the brokers throttles the topic of states")
+def test_a_quota(site: Site) -> None:
+    """What is decided waits for the brokers, nothing is lost, and snapshots come when the quota is raised."""
+    trial = TopicTrial(site)
+    trial.begin(100)
+    client = f"stream-osr-{trial.stream.settings['group']}-w"
+    set_quota(site.broker.address, client, 1.0)
+    trial.feed(200)
+    trial.await_not_ready("throttles us by a quota, for", client)
+    set_quota(site.broker.address, client, None)
+    trial.settle()
+    trial.await_published()
+    trial.lose_the_machine()
+    trial.begin(100)
+    trial.end_exactly_once()
+
+
+@pytest.mark.fault("a snapshot in the topic of states is incomplete")
+@pytest.mark.fault("every snapshot in the topic of states is incomplete")
+def test_a_part_is_missing(site: Site) -> None:
+    """An earlier snapshot and a longer replay lead to the same bits."""
+    trial = TopicTrial(site)
+    trial.begin(100)
+    for _ in range(2):
+        trial.grow()
+    trial.worker.kill()
+    newest = [trial.snapshots(number)[-1] for number in range(2)]
+    trial.spoil(newest)
+    trial.lose_the_machine()
+    trial.begin(100)
+    for name in newest:
+        assert trial.lines(trial.topic, name, "incomplete")
+    trial.await_published()
+    trial.end_exactly_once()
+    trial.spoil([name for number in range(2) for name in trial.snapshots(number)])
+    shutil.rmtree(trial.folder)
+    trial.start()
+    last = trial.await_exit(1)
+    assert "no snapshot leads to offset" in last
+    assert "on_lost_state" in last
+
+
+@pytest.mark.fault("a snapshot in the topic of states is of a newer version")
+def test_a_newer_version_has_written(site: Site) -> None:
+    """This version names the other one, and takes a snapshot that it can read."""
+    trial = TopicTrial(site)
+    trial.begin(100)
+    for _ in range(2):
+        trial.grow()
+    trial.worker.kill()
+    log = StateLog.of(load_settings(trial.stream.config(), instance="w"), trial.folder)
+    assert log is not None
+    log.pull()
+    for number in range(2):
+        newest = trial.folder / trial.snapshots(number)[-1]
+        content, version = bytearray(newest.read_bytes()), struct.pack("<Q", VERSION)
+        at = content.index(version)
+        content[at : at + 8] = struct.pack("<Q", VERSION + 1)
+        newest.write_bytes(content)
+        log.put(newest.name, number)
+    log.close()
+    trial.lose_the_machine()
+    trial.begin(100)
+    assert trial.lines("WARNING", "left aside", f"version {VERSION + 1}")
+    trial.end_exactly_once()
