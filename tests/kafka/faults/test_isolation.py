@@ -59,7 +59,7 @@ def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
 
 def suspend_one(site: Site) -> dict[int, float]:
     """Take the state of one partition away; return the longest wait of each of the others, in seconds."""
-    trial = Trial(site, PARTITIONS, snapshot_interval=1.0)
+    trial = Trial(site, PARTITIONS, snapshot_interval=1.0, state_topic=None)
     clocked(trial)
     trial.begin(320)
     await_newer(trial)

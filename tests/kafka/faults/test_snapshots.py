@@ -55,7 +55,7 @@ def test_no_room_for_snapshots(site: Site) -> None:
 @pytest.mark.fault("every snapshot is damaged")
 def test_snapshots_are_damaged(site: Site) -> None:
     """An older one leads to the same bits, by a longer replay; where none does, somebody is asked."""
-    trial = Trial(site, snapshot_interval=1.0)
+    trial = Trial(site, snapshot_interval=1.0, state_topic=None)
     trial.begin(200)
     for _ in range(2):
         trial.decide(200)

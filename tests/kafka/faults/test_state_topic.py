@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr_connectors.kafka import load_settings
 from tests.doors.archive import VERSION
-from tests.doors.kafka import Outgoing, PlainProducer, StateLog, WantedTopics, look_after, read_all
+from tests.doors.kafka import Outgoing, PlainProducer, StateLog, read_all
 from tests.kafka.faults.doing import configure, delete_records, delete_topic, set_quota
 from tests.kafka.faults.trials import Site, Trial, until
 
@@ -22,11 +22,6 @@ class TopicTrial(Trial):
 
     def __init__(self, site: Site, **settings: Any) -> None:
         super().__init__(site, state_topic=f"state-{uuid.uuid4().hex[:8]}", snapshot_interval=0.5, **settings)
-        self.make()
-
-    def make(self) -> None:
-        """Create the topic as the command does."""
-        look_after(load_settings(self.stream.config(), instance="w"), WantedTopics(None))
 
     @property
     def topic(self) -> str:
@@ -104,7 +99,7 @@ def test_the_topic_is_deleted(site: Site) -> None:
     trial.await_not_ready("state_topic", trial.topic, "deleted")
     assert trial.await_line("ERROR", "no snapshot", trial.topic)
     trial.decide(100)
-    trial.make()
+    trial.make_topics()
     trial.await_ready()
     trial.grow()
     assert trial.await_line("WARNING", trial.topic, "published again")

@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from stream_osr import OpenSetRecognizer
@@ -42,6 +43,9 @@ TIME = re.compile(r"^\d+-\d+-\d+ \S+ ")
 
 POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
 """Dead letters of two stages."""
+
+IN_TOPIC = os.environ.get("FAULTS_STATE") == "topic"
+"""Whether every service has its state in a topic, not only those of the faults of this topic."""
 
 LONG = (("long", b"x" * 60_000),)
 """Headers that make a decision large."""
@@ -94,11 +98,29 @@ class Trial:
                 "sasl_username": GUARDED_USER,
                 "sasl_password": PASSWORD,
             }
+        if IN_TOPIC:
+            whole = {"state_topic": f"state-{uuid.uuid4().hex[:8]}", **whole}
         self.broker = site.broker
         self.stream = Stream(site.broker.address, folder, partitions, model or small_model(), **whole)
         self.worker: Worker = None  # type: ignore[assignment]  # `start` makes it
         self.fed = 0
         self._since = 0
+        if whole.get("state_topic"):
+            self.make_topics()
+
+    def make_topics(self) -> None:
+        """Create missing topics as the command does."""
+        with KafkaAdminClient(bootstrap_servers=self.broker.address) as client:
+            client.create_topics(
+                {
+                    self.stream.settings["state_topic"]: {
+                        "num_partitions": self.stream.partitions,
+                        "replication_factor": 1,
+                        "configs": {"cleanup.policy": "compact"},
+                    }
+                },
+                wait_for_metadata=True,
+            )
 
     # What goes in.
 
