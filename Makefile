@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install browser faketime prometheus systemd demo warmup collect chains pyspark spark cases test test-long faults mutations check golden golden-compare accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -65,6 +65,18 @@ collect: $(VENV)/.dev   ## import all tests, so that those who run them find the
 
 chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
 	$(BIN)/pytest --quiet -m 'chains and not long' tests/model
+
+$(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
+	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt pyspark protobuf
+	@touch $@
+
+pyspark: $(VENV)/.pyspark   ## install what the tests of Spark need
+
+# without the real job: SPARK='spark and not long'
+SPARK ?= spark
+spark: $(VENV)/.pyspark   ## run the tests of Spark, with a real job that is killed (Java 17)
+	$(BIN)/pytest -n 0 -m '$(SPARK)' tests/spark
 
 cases: $(VENV)/.dev   ## run the scripts of ../shared/cases (STREAM_OSR_CASES); CASES_CHAINS=4: with the default number of chains
 	$(BIN)/pytest -n 0 tests/habits/test_cases.py

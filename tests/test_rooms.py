@@ -33,7 +33,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
         "files",
         "kafka.log kafka.places kafka.exits kafka.stats",
     ),
-    ("kafka.settings",),
+    ("kafka.settings", "spark"),
     ("kafka.backoff",),
     ("kafka.wire",),
     ("kafka.client",),

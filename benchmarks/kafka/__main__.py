@@ -1,6 +1,7 @@
 """How fast the Kafka service is: python -m benchmarks.kafka [--records N] [--memory N] [--json FILE].
 
-One worker beside a pass-through, and its memory over a long stream (:mod:`.alone`). With ``--workers 1,2,4`` instead
+One worker beside a pass-through, and its memory over a long stream (:mod:`.alone`). With ``--state`` instead one
+worker with its state in a folder and in a topic. With ``--workers 1,2,4`` instead
 several workers: throughput, processor time and latency (:mod:`.several`).
 """
 
@@ -27,6 +28,8 @@ def main(
     workers: Annotated[str, typer.Option(help="Numbers of workers, 1,2,4 say: measure these instead.")] = "",
     partitions: Annotated[int, typer.Option(help="Partitions of the input, with --workers.")] = 8,
     seconds: Annotated[float, typer.Option(help="Seconds of each measurement of latency, with --workers.")] = 30.0,
+    state: Annotated[bool, typer.Option(help="Compare a state in a folder with one in a topic instead.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two snapshots, with --state.")] = 10.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Measure throughput beside a pass-through, and memory over a long stream; or several workers, and latency."""
@@ -37,7 +40,10 @@ def main(
     }
     with tempfile.TemporaryDirectory(prefix="stream-osr-kafka-") as name, broker_at(brokers, Path(name)) as address:
         found["known_subclasses"] = known = train(Path(name))
-        if workers:
+        if state:
+            bench = alone.Bench(address, Path(name))
+            alone.print_state(console, alone.measure_state(bench, records, repeats, interval), interval)
+        elif workers:
             asked = several.Asked(records, partitions, seconds)
             counts = [int(count) for count in workers.split(",")]
             found |= several.measure(console, address, Path(name), counts, asked)

@@ -19,11 +19,12 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from kafka import KafkaAdminClient
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.discovery.million import resident
-from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
+from benchmarks.kafka.ground import ASKED, DEFAULTS, MODELS, PARTITIONS, fill, test_part
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka.client.consumers import GroupConsumer
@@ -217,8 +218,8 @@ class Bench(NamedTuple):
     address: str
     folder: Path
 
-    def run(self, name: str, topic: str, records: int, every: int) -> Run:
-        """Let a worker, in a group and a process of its own, do the records of a topic."""
+    def run(self, name: str, topic: str, records: int, every: int, **others: Any) -> Run:
+        """Let a worker, in a group and a process of its own, do the records of a topic, with other settings."""
         group = uuid.uuid4().hex[:6]
         settings = {
             "model": self.folder / f"{ASKED if name == PASS else name}.osr",
@@ -226,6 +227,7 @@ class Bench(NamedTuple):
             "input": topic,
             "group": group,
             "state": self.folder / f"state-{group}",
+            **others,
         }
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
@@ -249,6 +251,34 @@ def measure_speed(bench: Bench, records: int, repeats: int) -> dict[str, list[Ru
         for name, of_its in runs.items():
             of_its.append(bench.run(name, topic, records, 1))
     return runs
+
+
+def measure_state(bench: Bench, records: int, repeats: int, interval: float) -> dict[str, list[Run]]:
+    """Run a worker with its state in a folder, and with its state in a topic, in turn."""
+    topic, state = fill(bench.address, records), f"state-{uuid.uuid4().hex[:6]}"
+    with KafkaAdminClient(bootstrap_servers=bench.address) as admin:
+        made = {"num_partitions": PARTITIONS, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+        admin.create_topics({state: made}, wait_for_metadata=True)
+    runs: dict[str, list[Run]] = {"a folder": [], "a topic": []}
+    for _ in range(repeats):
+        for place, each in runs.items():
+            others = {"snapshot_interval": interval} | ({"state_topic": state} if place == "a topic" else {})
+            each.append(bench.run(DEFAULTS, topic, records, 1, **others))
+    return runs
+
+
+def print_state(console: Console, runs: dict[str, list[Run]], interval: float) -> None:
+    """Show the processor time of both."""
+    table = Table(title=f"a worker at the defaults, a snapshot of each partition every {interval:g} s")
+    for column in ("state in", "processor us", "each run", "ratio", "records/s"):
+        table.add_column(column, justify="right")
+    base = np.median([run.processor for run in runs["a folder"]])
+    for place, each in runs.items():
+        own = float(np.median([run.processor for run in each]))
+        one_by_one = " ".join(f"{run.processor:.1f}" for run in each)
+        rate = float(np.median([run.rate for run in each]))
+        table.add_row(place, f"{own:.1f}", one_by_one, f"{own / base:.3f}", f"{rate:.0f}")
+    console.print(table)
 
 
 def summed_up(runs: dict[str, list[Run]]) -> list[dict[str, Any]]:

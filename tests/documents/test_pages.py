@@ -17,6 +17,7 @@ NOT_RUN: dict[str, int] = {
     "docs/tutorials/kafka.md": 1,  # the same: an environment
     "docs/index.md": 1,  # clone
     "docs/tutorials/images.md": 1,  # needs USPS: tests/test_examples_images.py
+    "docs/spark.md": 4,  # installs, and pyspark: tests/spark
     "docs/installing.md": 5,  # clone, installs, images
 }
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""

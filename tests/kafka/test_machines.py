@@ -21,6 +21,7 @@ def await_decisions(stream: Stream) -> None:
     """Wait until each partition is decided again, and print how long this took."""
     with Watch(stream) as watch:
         before, begun = watch.committed(), time.monotonic()
+        stream.send(instances(400, PARTITIONS, KILLS))
         until(lambda: all(map(int.__gt__, watch.committed(), before)), 120, lambda: f"stopped at {before}")
     print(f"each partition is decided again {time.monotonic() - begun:.1f} s after the loss of a machine")
 
