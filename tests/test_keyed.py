@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from tests.blobs import fitted, stream_part
+from tests.data import need_ordered
 from tests.doors.library import InvalidFeature, InvalidParameter, PersistenceError, grouped
 from tests.doors.stores import FolderStore
 
 ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)
+LATEST = 600
+"""Training instances of a real table."""
 SMALL = 300_000
 """Memory for two recognizers or three."""
 
@@ -72,6 +76,23 @@ def test_a_key_has_the_results_of_a_recognizer_of_its_own(
     assert results(keyed) == alone(trained, part, **arguments)
     assert (keyed.loaded > 20) == (memory < 1 << 30)
     assert (keyed.loaded == 0) == (memory == 1 << 30)
+
+
+@pytest.mark.parametrize("table", ["KEYSTROKE/open/order", "ELEC2/closed/order", "TEP/open/order"])
+def test_tables_in_their_order_whose_recognizers_are_stored_and_read_again(table: str) -> None:
+    """Neighbours depend on each other and values drift. Each of two keys gets every other part of the stream."""
+    case = need_ordered(table)
+    model = OpenSetRecognizer(**ARGUMENTS)
+    model.learn_many(pd.DataFrame(case.X_train[-LATEST:]), case.y_train[-LATEST:].tolist())
+    model.freeze()
+    X = [dict(enumerate(row)) for row in case.X[:300].tolist()]
+    part = [(f"k{at // 25 % 2}", x, float(at)) for at, x in enumerate(X)]
+    keyed = Keyed(model.trained, memory=1, **ARGUMENTS)
+    for by, x, t in part:
+        keyed.learn_one(x, by=by, t=t, key=t)
+    keyed.flush()
+    assert results(keyed) == alone(model.trained, part)
+    assert keyed.loaded > 10
 
 
 def test_labels_missing_values_and_names_reach_the_recognizer_of_the_key(trained: TrainedModel) -> None:
