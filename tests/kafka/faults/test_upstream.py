@@ -48,6 +48,9 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
         until(lambda: waiting(service) == (1 + BEHIND, 1 + BEHIND), 10, lambda: str(figures.partitions))
         assert figures.ready, "transactions may take a while"
         until(lambda: not figures.ready, 20, lambda: str(figures.partitions))
+        until(
+            lambda: own in overview.ready().message, 10, lambda: overview.ready().message
+        )  # asked in the next check
         said = overview.ready().message
         for word in (place, f"{1 + BEHIND} records", own, "kafka-transactions.sh", "abort", "--start-offset 30"):
             assert word in said
