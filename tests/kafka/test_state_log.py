@@ -92,14 +92,17 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     settings = load_settings(trial.stream.config(), instance="w")
     producer = PlainProducer.of(settings, 20.0)
     assert settings.state_topic is not None
-    part = Outgoing(settings.state_topic, 0, b"models\x000", bytes.fromhex("ab" * 16) + b"abc", [], None)
+    group = settings.group.encode() + b"\x00"
+    part = Outgoing(settings.state_topic, 0, group + b"models\x000", bytes.fromhex("ab" * 16) + b"abc", [], None)
     strange = [
-        Outgoing(settings.state_topic, 0, key, value, [], None)
+        Outgoing(settings.state_topic, 0, group + key, value, [], None)
         for key in (b"../up", b"/root", b".hidden", b"", b"\xff", b"a\x00b")
         for value in (json.dumps([1, "00", 1]).encode(), b"{", b"[]", b"3")
     ]
     assert not producer.send([part, *strange]).refused
-    whole = Outgoing(settings.state_topic, 0, b"models", json.dumps([600_000, "ab" * 32, 3]).encode(), [], None)
+    whole = Outgoing(
+        settings.state_topic, 0, group + b"models", json.dumps([600_000, "ab" * 32, 3]).encode(), [], None
+    )
     assert not producer.send([whole]).refused
     other = machine("other")
     other.pull()
@@ -113,6 +116,26 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     assert contents(tmp_path / "other") == {"models": b"new"}
     producer.close(1.0)
     one.close()
+
+
+def test_groups_share_a_topic(machine: Make, trial: Trial, tmp_path: Path) -> None:
+    """The files of one group are neither read nor deleted by another."""
+    one = machine("one")
+    (tmp_path / "one" / "models").write_bytes(b"abc")
+    one.put("models")
+    trial.stream.settings["group"] = "other"
+    log = StateLog.of(load_settings(trial.stream.config(), instance="w"), tmp_path / "other")
+    assert log is not None
+    (tmp_path / "other").mkdir()
+    assert log.pull() == 0
+    (tmp_path / "other" / "models").write_bytes(b"other")
+    log.put("models")
+    log.drop("models")
+    new = machine("new")
+    assert new.pull() == 1
+    assert contents(tmp_path / "new") == {"models": b"abc"}
+    for each in (one, log, new):
+        each.close()
 
 
 def test_a_topic_that_does_not_exist_is_named(machine: Make, trial: Trial, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ class TopicTrial(Trial):
         """Partition of each file in the topic."""
         files: dict[str, int] = {}
         for record in read_all(load_settings(self.stream.config(), instance="w"), self.topic):
-            name = (record.key or b"").decode()
-            if "\0" not in name:
+            name, *part = (record.key or b"").decode().split("\0")[1:]
+            if not part:
                 files[name] = record.partition
                 if record.value is None:
                     del files[name]
@@ -73,14 +73,17 @@ class TopicTrial(Trial):
     def spoil(self, names: list[str]) -> None:
         """Publish the files of the folder anew, some of them without parts."""
         settings = load_settings(self.stream.config(), instance="w")
-        wholes = {(record.key or b"").decode(): record for record in read_all(settings, self.topic)}
+        wholes = {
+            (record.key or b"").decode().partition("\0")[2]: record for record in read_all(settings, self.topic)
+        }
         places = self.published()
         self.cut()
         log, producer = StateLog.of(settings, self.folder), PlainProducer.of(settings, 20.0)
         assert log is not None
         for name in places.keys() - set(names):
             log.put(name, places[name])
-        records = [Outgoing(self.topic, places[each], each.encode(), wholes[each].value, [], None) for each in names]
+        own = [(places[each], f"{settings.group}\0{each}".encode(), wholes[each].value) for each in names]
+        records = [Outgoing(self.topic, *each, [], None) for each in own]
         assert not producer.send(records).refused
         log.close()
         producer.close(1.0)

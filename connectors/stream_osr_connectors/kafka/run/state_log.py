@@ -143,8 +143,8 @@ class StateLog:
         if name in self._known and self._known[name].whole == whole:
             return
         begin = digest.digest()[:DIGEST]
-        messages = [self._message(_part_key(name, at), begin + part, partition) for at, part in enumerate(parts)]
-        offsets = self._send(name, [*messages, self._message(name.encode(), json.dumps(whole).encode(), partition)])
+        messages = [self._message(self._key(name, at), begin + part, partition) for at, part in enumerate(parts)]
+        offsets = self._send(name, [*messages, self._message(self._key(name), json.dumps(whole).encode(), partition)])
         assert self._producer is not None, "it has just sent"
         number = partition % self._producer.partitions(self._topic)
         lost = self._lost(number, 0, offsets[-1] + 1)
@@ -161,7 +161,7 @@ class StateLog:
             If the brokers do not take it.
         """
         if (found := self._known.pop(name, None)) is not None:
-            keys = [name.encode(), *(_part_key(name, at) for at in range(found.whole.parts))]
+            keys = [self._key(name), *(self._key(name, at) for at in range(found.whole.parts))]
             self._send(name, [self._message(key, None, partition) for key in keys])
 
     def close(self) -> None:
@@ -169,6 +169,11 @@ class StateLog:
         producer, self._producer = self._producer, None
         if producer is not None:
             close(partial(producer.close, 1.0), CLOSE_SECONDS)
+
+    def _key(self, name: str, number: int | None = None) -> bytes:
+        """Key of a file or part. Several groups may share a topic."""
+        whole = f"{self._settings.group}\0{name}"
+        return whole.encode() if number is None else f"{whole}\0{number}".encode()
 
     def _message(self, key: bytes, value: bytes | None, partition: int) -> Outgoing:
         return Outgoing(self._topic, partition, key, value, [], None)
@@ -212,8 +217,8 @@ class StateLog:
 
     def _take(self, record: Received) -> int:
         """Take a record, and return whether a file has changed."""
-        name, _, number = (record.key or b"").decode("utf-8", "replace").partition("\0")
-        if not name or "/" in name or name.startswith("."):  # no file of ours
+        group, name, number, *_ = *(record.key or b"").decode("utf-8", "replace").split("\0"), "", ""
+        if group != self._settings.group or not name or "/" in name or name.startswith("."):  # no file of ours
             return 0
         if number:
             if record.value is None:
@@ -270,10 +275,6 @@ def _records(follower: TopicFollower, place: Place, begin: int, end: int) -> Ite
                 yield record
         if time.monotonic() - heard > SILENCE_SECONDS:
             raise ClientError(ErrorKind.AGAIN, f"no state came from {place} for {SILENCE_SECONDS:g} s")
-
-
-def _part_key(name: str, number: int) -> bytes:
-    return f"{name}\0{number}".encode()
 
 
 def _digest(path: Path) -> str:
