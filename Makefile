@@ -84,7 +84,7 @@ cases: $(VENV)/.dev   ## run the scripts of ../shared/cases (STREAM_OSR_CASES); 
 # those that are left to do
 TESTS ?= not long
 test: warmup   ## run the tests (those marked long excepted)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m '$(TESTS)'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 40 --durations-min 5 -m '$(TESTS)'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 3600 -m long
@@ -135,6 +135,7 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
+	$(BIN)/python -m benchmarks.active --write
 
 pictures: site   ## take pictures of the report, the live page and the home page into OUT=folder (needs `make browser`)
 	$(BIN)/python -m tools.pictures $(OUT)

@@ -3,8 +3,7 @@
 Processor microseconds an instance through the class, batches of 64, one thread, at the defaults and with one chain
 without window: against the instances seen so far (LETTER over and over, every time in another order and each value
 moved by up to half a step, so that no instance comes twice), against the number of known classes, a Gaussian and so
-a subclass each, against the dimension, and against the active subclasses of new classes (Gaussian classes, half of
-the stream new). And what two processes do.
+a subclass each, and against the dimension (made up for it, half of the stream new). And what two processes do.
 """
 
 from __future__ import annotations
@@ -35,12 +34,8 @@ CHUNKS = 20
 TOLD = 4  # of the chunks each fourth has a row in the table
 CLASSES = (5, 10, 20, 50, 80, 200)
 DIMENSIONS = (16, 32, 64, 128)
-NEW = (10, 30, 100, 300, 600)
 STREAM = 4000
-EACH = 100
-"""Instances of a new class in the streams of many new classes."""
-LASTING = 1e5
-"""A half-life that keeps every subclass of these streams active."""
+NEW = 10
 FLAT = 1.1
 """The last quarter of a stream that does not age costs at most so many times what the second one does."""
 
@@ -77,14 +72,18 @@ def over_time(instances: int, **arguments: Any) -> Points:
     return out
 
 
-def of_gaussians(n_classes: int, d: int, stream: int, n_new: int = NEW[0], **arguments: Any) -> tuple[float, int]:
-    """Cost with Gaussian classes of 200 + 2 d instances each, half of the stream new; and the active subclasses."""
+def of_gaussians(n_classes: int, d: int, stream: int, n_new: int = NEW, **arguments: Any) -> tuple[float, int]:
+    """Cost with Gaussian classes of 200 + 2 d instances each, half of the stream new; and the active subclasses.
+
+    Ten of the new classes come at a time, and each later ten adds one and drops one.
+    """
     rng = np.random.default_rng(SEED)
     centres = rng.normal(scale=4.0, size=(n_classes + n_new, d))
     group = np.repeat(np.arange(n_classes), 200 + 2 * d)
     X = centres[group] + rng.normal(size=(len(group), d))
     trained = train(X, group, training_sweeps=5, **arguments).trained
-    known, new = rng.integers(n_classes, size=stream), n_classes + rng.integers(n_new, size=stream)
+    first = np.linspace(0, n_new - NEW, stream).round().astype(int)
+    known, new = rng.integers(n_classes, size=stream), n_classes + first + rng.integers(NEW, size=stream)
     rows = centres[np.where(rng.random(stream) < 0.5, known, new)] + rng.normal(size=(stream, d))
     took = []
     for _ in range(2):
@@ -101,17 +100,6 @@ def by_classes(stream: int, **arguments: Any) -> Points:
 def by_dimension(stream: int, **arguments: Any) -> Points:
     """Cost for more and more dimensions, ten known classes."""
     return [(float(d), of_gaussians(10, d, stream, **arguments)[0]) for d in DIMENSIONS]
-
-
-def by_new() -> str:
-    """Table of the cost for more and more active subclasses of new classes, ten known ones, d = 16, no decay."""
-    rows = []
-    for n_new in NEW:
-        remember = {"max_subclasses": max(2 * n_new, 200), "half_life": LASTING}
-        found = [of_gaussians(10, 16, 2 * EACH * n_new, n_new, **remember, **each) for each in MODELS.values()]
-        rows.append((f"{n_new}", *(cell for us, active in found for cell in (us, f"{active}"))))
-    columns = ("new classes", *(cell for name in MODELS for cell in (f"{name}, us", "active subclasses")))
-    return table(columns, rows)
 
 
 def ageing(points: Points) -> str:
@@ -208,11 +196,9 @@ def main(
 ) -> None:
     """Measure, print and draw."""
     panels = measure(instances, stream)
-    with threadpool_limits(1):
-        many = by_new()
     one, two = (throughput(processes, STREAM) for processes in (1, 2))
     gain = shown(2.0 * one / two)
-    text = f"{tell(panels)}\n\n{many}\n\nTwo processes with a stream each have {gain} times the throughput of one."
+    text = f"{tell(panels)}\n\nTwo processes with a stream each have {gain} times the throughput of one."
     print(text)
     if figure is not None:
         draw(figure, panels)

@@ -104,7 +104,7 @@ def test_step_is_measured_against_the_floor(monkeypatch):
 def test_page_has_a_place_for_every_table(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(written.PAGE.read_text())
-    for name in (*speed.TABLES, "growth", "peers"):
+    for name in (*speed.TABLES, "growth", "active", "peers"):
         written.write(name, json.dumps(name), page)
         assert json.dumps(name) in page.read_text()
     page.write_text((written.RECORDS / "before.md").read_text())
@@ -112,5 +112,5 @@ def test_page_has_a_place_for_every_table(tmp_path):
 
 
 def test_benchmarks_that_nothing_else_runs_can_be_imported():
-    for name in ("growth", "peers", "discovery.ageing"):
+    for name in ("growth", "active", "peers", "discovery.ageing"):
         importlib.import_module(f"benchmarks.{name}")
