@@ -22,6 +22,7 @@ from tests.spark.streams import saved_model
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.long,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17"),
 ]
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
