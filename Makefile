@@ -89,9 +89,10 @@ test: warmup   ## run the tests (those marked long excepted)
 test-long: $(VENV)/.dev   ## run the tests that take minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 3600 -m long
 
-faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too, with the state in a folder and in a topic (an hour)
+faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too, with the state in a folder, in a topic and below a URL (an hour)
 	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 	FAULTS_STATE=topic $(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
+	FAULTS_STATE=url $(BIN)/pytest -n 0 --timeout 3600 -m 'not long' tests/kafka/faults
 
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)

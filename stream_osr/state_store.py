@@ -180,7 +180,11 @@ class UrlStore:
         """Write a file under another name, and rename it."""
         path = f"{self._folder}/{state.file_name}"
         try:
-            self._files.pipe_file(f"{path}.part", data)
+            try:
+                self._files.pipe_file(f"{path}.part", data)
+            except FileNotFoundError:  # the folder was deleted
+                self._files.makedirs(self._folder, exist_ok=True)
+                self._files.pipe_file(f"{path}.part", data)
             self._files.mv(f"{path}.part", path)
         except Exception as error:
             raise PersistenceError(f"cannot write {state.file_name} to {self.url} ({error})") from error

@@ -44,6 +44,7 @@ from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
 from stream_osr_connectors.kafka.run.snapshots import Incarnations, Snapshots, name_of
 from stream_osr_connectors.kafka.run.state_log import StateLog
+from stream_osr_connectors.kafka.run.state_url import StateCopies, StateUrl, state_copies
 from stream_osr_connectors.kafka.run.topics import TopicLimits, WantedTopics, _found, look_after, takes_of
 from stream_osr_connectors.kafka.run.transactions import InDoubtError, Rivalry, Transactions, UnpublishableError
 from stream_osr_connectors.kafka.settings import SUBJECTS, unknown_variables

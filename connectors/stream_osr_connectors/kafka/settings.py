@@ -211,9 +211,11 @@ class ServiceSettings(BaseSettings):
     """Seed of all random numbers. Default: as in the model."""
 
     state: Path = Path("state")
-    """Folder of the snapshots. If you set it without state_topic, all workers must share it."""
+    """Folder of the snapshots. If you set it without state_topic or state_url, all workers must share it."""
     state_topic: str | None = None
-    """Compacted topic of the snapshots. Default: GROUP.state, or none if you set state."""
+    """Compacted topic of the snapshots. Default: GROUP.state, or none if you set state or state_url."""
+    state_url: str | None = None
+    """URL of the snapshots in a file system of fsspec, such as s3://bucket/states (extra url)."""
     snapshot_interval: Seconds = 60.0
     """Seconds between two snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
@@ -282,7 +284,7 @@ class ServiceSettings(BaseSettings):
         names = {"output": "decisions", "events": "events", "dead_letters": "dlq"}
         names |= {"links": "links", "global_events": "global-events"}
         given = {name: values.get(name) or f"{topic}.{suffix}" for name, suffix in names.items()}
-        if values.get("state") is None and values.get("state_topic") is None:
+        if all(values.get(name) is None for name in ("state", "state_topic", "state_url")):
             given["state_topic"] = f"{values.get('group') or cls.model_fields['group'].default}.state"
         features = values.get("features")
         if isinstance(features, str):
@@ -312,6 +314,10 @@ class ServiceSettings(BaseSettings):
             and milliseconds(self.stop) <= self.start_time
         ):
             raise ValueError(f"stop, {self.stop}, is not after start, {self.start}: no record lies between them")
+        if self.state_topic is not None and self.state_url is not None:
+            raise ValueError("state_topic and state_url are both given: give one of them")
+        if ":/" in str(self.state):
+            raise ValueError(f"state is {str(self.state)!r}, which is no folder: give a URL as state_url")
         if self.transaction_timeout < self.transaction_deadline:
             raise ValueError(
                 f"transaction_timeout is {self.transaction_timeout:g} s and transaction_deadline "

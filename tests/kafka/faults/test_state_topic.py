@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr_connectors.kafka import load_settings
 from tests.doors.archive import VERSION
-from tests.doors.kafka import Outgoing, PlainProducer, StateLog, read_all
+from tests.doors.kafka import Outgoing, PlainProducer, read_all, state_copies
 from tests.kafka.faults.doing import configure, delete_records, delete_topic, set_quota
 from tests.kafka.faults.trials import Site, Trial, until
 
@@ -78,7 +78,7 @@ class TopicTrial(Trial):
         }
         places = self.published()
         self.cut()
-        log, producer = StateLog.of(settings, self.folder), PlainProducer.of(settings, 20.0)
+        log, producer = state_copies(settings, self.folder), PlainProducer.of(settings, 20.0)
         assert log is not None
         for name in places.keys() - set(names):
             log.put(name, places[name])
@@ -205,7 +205,7 @@ def test_a_newer_version_has_written(site: Site) -> None:
     for _ in range(2):
         trial.grow()
     trial.worker.kill()
-    log = StateLog.of(load_settings(trial.stream.config(), instance="w"), trial.folder)
+    log = state_copies(load_settings(trial.stream.config(), instance="w"), trial.folder)
     assert log is not None
     log.pull()
     for number in range(2):

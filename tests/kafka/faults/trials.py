@@ -44,8 +44,8 @@ TIME = re.compile(r"^\d+-\d+-\d+ \S+ ")
 POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
 """Dead letters of two stages."""
 
-IN_TOPIC = os.environ.get("FAULTS_STATE") == "topic"
-"""Whether every service has its state in a topic, not only those of the faults of this topic."""
+STATE = os.environ.get("FAULTS_STATE")
+"""Whether every service has its state in a `topic` or below a `url`, not only those of the faults of this topic."""
 
 LONG = (("long", b"x" * 60_000),)
 """Headers that make a decision large."""
@@ -98,8 +98,10 @@ class Trial:
                 "sasl_username": GUARDED_USER,
                 "sasl_password": PASSWORD,
             }
-        if IN_TOPIC:
+        if STATE == "topic":
             whole = {"state_topic": f"state-{uuid.uuid4().hex[:8]}", **whole}
+        if STATE == "url" and "state_topic" not in whole:
+            whole = {"state_url": (folder / "all").as_uri(), **whole}
         self.broker = site.broker
         self.stream = Stream(site.broker.address, folder, partitions, model or small_model(), **whole)
         self.worker: Worker = None  # type: ignore[assignment]  # `start` makes it

@@ -20,7 +20,7 @@ from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from .partition import seed_of
-from .state_log import StateLog
+from .state_url import state_copies
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""
@@ -268,7 +268,7 @@ class CurrentModel:
     def _keep(self, model: ModelFile) -> None:
         if self._folder is None:
             return
-        log = StateLog.of(self._settings, self._folder)
+        log = state_copies(self._settings, self._folder)
         if log is not None:
             with start_explained(self._settings):
                 log.pull(0)

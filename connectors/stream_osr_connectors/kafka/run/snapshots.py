@@ -34,7 +34,7 @@ from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import RecordOrigin
 from .models import Journal
 from .partition import Partition
-from .state_log import StateLog
+from .state_url import StateCopies
 
 VERSION = 1
 
@@ -74,7 +74,7 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots(NamedTuple):
-    """The folder of a group's snapshots, which all workers share, or their topic.
+    """The folder of a group's snapshots, which all workers share, or a copy of their topic or URL.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Snapshots(NamedTuple):
     keep
         Number of snapshots of each partition to keep.
     log
-        Topic of the snapshots, ``None`` if all machines share the folder.
+        Topic or URL of the snapshots, ``None`` if all machines share the folder.
     """
 
     folder: Path
     keep: int
-    log: StateLog | None = None
+    log: StateCopies | None = None
 
     def open(self) -> None:
         """Create the folder with access only for its owner. The rights of an existing folder do not change.
@@ -140,7 +140,7 @@ class Snapshots(NamedTuple):
         return path
 
     def publish(self, place: Place, lineage: str) -> None:
-        """Publish the snapshots of a partition that the topic does not have. The log has the reason if this fails."""
+        """Publish the snapshots of a partition that are not published. The log has the reason if this fails."""
         if self.log is None:
             return
         try:
@@ -431,7 +431,7 @@ def remove_orphans(
     topics: Collection[str],
     model: str,
     committed: Mapping[Place, Committed],
-    log: StateLog | None = None,
+    log: StateCopies | None = None,
 ) -> int:
     """Remove unused files, and log their number (see :func:`find_orphans`)."""
     try:
@@ -445,7 +445,7 @@ def remove_orphans(
     return sum(gone)
 
 
-def _remove(paths: Collection[Path], log: StateLog | None) -> int:
+def _remove(paths: Collection[Path], log: StateCopies | None) -> int:
     gone = 0
     for path in paths:
         with suppress(OSError):  # another worker was first, or we lack the right

@@ -81,11 +81,6 @@ class StateLog:
         self._parts: dict[tuple[str, int], Received] = {}
         self._known: dict[str, _Published] = {}
 
-    @classmethod
-    def of(cls, settings: ServiceSettings, folder: Path) -> StateLog | None:
-        """Return the log of a service, or ``None`` if the settings have no topic for states."""
-        return None if settings.state_topic is None else cls(settings, folder, settings.state_topic)
-
     def pull(self, partition: int | None = None) -> int:
         """Read new files of a partition, or of all partitions, into the folder.
 

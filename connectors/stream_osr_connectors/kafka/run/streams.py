@@ -35,7 +35,7 @@ from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts
 from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
-from .state_log import StateLog
+from .state_url import state_copies
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
 
@@ -69,7 +69,7 @@ class Streams(Job):
     def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, stats: ServiceStats) -> None:
         self._settings, self._model, self._stats = settings, model, stats
         stats.model, stats.fingerprint = model.identity, model.trained.fingerprint
-        self._log = StateLog.of(settings, folder)
+        self._log = state_copies(settings, folder)
         self._snapshots = Snapshots(folder, settings.snapshots, self._log)
         self._recovery = Recovery(settings, model, self._snapshots, self._published)
         self._lives = self._recovery.lives
