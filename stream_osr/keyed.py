@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import tempfile
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from stream_osr.errors import InvalidParameter, PersistenceError
 from stream_osr.model.step import INSTANCES_PER_SLOT, SPARE
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.state_store import FolderStore, StateStore, StoredState
+from stream_osr.stream.recognizer_state import all_met
 from stream_osr.stream.state import BufferedInstance
 from stream_osr.times_and_keys import key_of, time_of
 from stream_osr.trained import TrainedModel
@@ -29,6 +33,13 @@ OBJECTS = 100_000
 """Memory of a recognizer outside arrays, in bytes: histories, times, keys."""
 MEASURED_AGAIN = 1.5
 """Growth of a stream after which its recognizer is measured again."""
+LONGEST_NAME = 150
+"""Longest name of a state, as a part of a file name. Names of longer keys are digests."""
+
+COUNTS = 7
+"""Counts of each key in the state of all keys."""
+
+T = TypeVar("T")
 
 
 class KeySummary(NamedTuple):
@@ -63,7 +74,8 @@ class _KeyedStream:
     """Stream of one key.
 
     ``waiting`` are rows outside the recognizer. They follow ``buffered`` rows of the micro-batch that began at time
-    ``begun``. Both are those of a sleeping recognizer.
+    ``begun``. Both are those of a sleeping recognizer. ``changed`` means that the recognizer is not that of
+    ``stored``.
     """
 
     model: OpenSetRecognizer | None = None
@@ -77,6 +89,7 @@ class _KeyedStream:
     emerged: int = 0
     size: int = 0
     measured_at: int = 0
+    changed: bool = True
 
 
 class Keyed:
@@ -139,6 +152,8 @@ class Keyed:
         self._shared = {id(each) for each in _arrays((trained, trained.densities))}
         self._decisions: deque[tuple[str, Decision]] = deque()
         self._events: deque[tuple[str, Event]] = deque()
+        self._kept: set[StoredState] = set()
+        self._first_position = 0
         self.loaded = self.stored = 0
 
     def __len__(self) -> int:
@@ -172,18 +187,95 @@ class Keyed:
         PersistenceError
             If the store fails.
         """
+        if y is not None or not self.wait(x, by=by, t=t, key=key):
+
+            def learn(model: OpenSetRecognizer) -> bool:
+                model.learn_one(x, y, t=t, key=key)
+                return True
+
+            self.learn(by, learn)
+
+    def wait(self, x: Mapping[Any, Any], *, by: str | int, t: float | None = None, key: Any = None) -> bool:
+        """Let a row wait outside its recognizer, if that is stored and does not need the row yet.
+
+        Parameters
+        ----------
+        x, by, t, key
+            As for :meth:`learn_one`.
+
+        Returns
+        -------
+        Whether the row waits. Otherwise nothing has changed.
+        """
         by = _named(by)
         stream = self._streams.get(by) or _KeyedStream()
-        row = self.trained.features.plain(x) if y is None and stream.model is None else None
+        row = None if stream.model is not None else self.trained.features.plain(x)
         if row is None or len(x) > len(row):
-            self._model(by, stream).learn_one(x, y, t=t, key=key)
-        else:
-            stream.waiting.append(BufferedInstance(np.array(row), time_of(t), key_of(key)))
-            if self._is_due(stream, t):
-                self._model(by, stream)
-        self._streams[by] = stream
+            return False
+        instance = BufferedInstance(np.array(row), time_of(t), key_of(key))
+        if self._is_due(stream, instance.t):
+            return False
+        if not stream.buffered and not stream.waiting:
+            stream.begun = instance.t
+        stream.waiting.append(instance)
         stream.seen += 1
+        self._streams[by] = stream
+        return True
+
+    def learn(self, by: str | int, learn: Callable[[OpenSetRecognizer], bool]) -> bool:
+        """Call a function that adds an instance to the recognizer of a key, and collect the results.
+
+        Parameters
+        ----------
+        by
+            Key of the stream. It may be new.
+        learn
+            Function of the recognizer. It returns whether it has added an instance. A new key without an instance is
+            dropped.
+        """
+        by = _named(by)
+        stream = self._streams.get(by) or _KeyedStream()
+        learnt = False
+        try:
+            learnt = learn(self._model(by, stream))
+        finally:
+            if learnt or by in self._streams:
+                self._streams[by] = stream
+            else:
+                self._forget(by, stream)
+        stream.seen += learnt
         self._collect(by, stream)
+        return learnt
+
+    def act(self, by: str | int, call: Callable[[OpenSetRecognizer], T]) -> T:
+        """Call a function with the recognizer of a key, and collect the results of the recognizer.
+
+        Raises
+        ------
+        KeyError
+            If no instance of the key has come.
+        """
+        by = _named(by)
+        stream = self._streams[by]
+        result = call(self._model(by, stream))
+        self._collect(by, stream)
+        return result
+
+    def __contains__(self, by: object) -> bool:
+        return by in self._streams
+
+    def begun(self, by: str) -> float | None:
+        """Return the time of the first row of the unfinished micro-batch of a key, or ``None``."""
+        stream = self._streams[by]
+        if stream.model is None:
+            return stream.begun
+        buffer = stream.model.value.buffer
+        return buffer[0].t if buffer else None
+
+    def unfinished(self) -> list[str]:
+        """Return the keys that :meth:`flush` may have to finish."""
+        delayed = self._parameters.decision_delay > 0
+        return [by for by, s in self._streams.items() if s.waiting or s.buffered or s.model is not None or delayed]
 
     def __getitem__(self, by: str | int) -> OpenSetRecognizer:
         """Return the recognizer of a key, with all its rows, to ask it or to name its subclasses.
@@ -203,21 +295,15 @@ class Keyed:
         Without this call a key that becomes quiet closes its micro-batch with its next instance.
         """
         longest = self._parameters.max_wait
-        for by, stream in list(self._streams.items()):
-            begun = stream.begun
-            if stream.model is not None:
-                buffer = stream.model.value.buffer
-                begun = buffer[0].t if buffer else None
+        for by in list(self._streams):
+            begun = self.begun(by)
             if longest is not None and begun is not None and t - begun >= longest:
-                self._model(by, stream).close_batch()
-                self._collect(by, stream)
+                self.act(by, OpenSetRecognizer.close_batch)
 
     def flush(self) -> None:
         """Close all micro-batches, whatever their size, and release all delayed decisions."""
-        for by, stream in list(self._streams.items()):
-            if stream.waiting or stream.buffered or stream.model is not None or self._parameters.decision_delay:
-                self._model(by, stream).flush()
-                self._collect(by, stream)
+        for by in self.unfinished():
+            self.act(by, OpenSetRecognizer.flush)
 
     def drain(self) -> Iterator[tuple[str, Decision]]:
         """Yield each waiting decision once, with its key."""
@@ -238,28 +324,124 @@ class Keyed:
             KeySummary(by, s.seen, s.decided, s.unknown / max(s.decided, 1), s.emerged, s.model is not None)
             for by, s in self._streams.items()
         ]
-        return sorted(lines, key=lambda line: -line.unknown)
+        return sorted(lines, key=lambda line: (-line.unknown, -line.decided))
+
+    def set_min_probability(self, value: float) -> None:
+        """Set the least probability of a known label for all keys (:meth:`OpenSetRecognizer.set_min_probability`)."""
+        self._arguments = {**self._arguments, "min_probability": value}
+        self._parameters = OpenSetRecognizer.from_trained(self.trained, **self._arguments).value.parameters
+        for stream in self._awake.values():
+            _set_least(stream, value)
+
+    # The state of all keys.
+
+    def as_state(self) -> dict[str, Any]:
+        """Store each recognizer that has changed, and return the state of all keys as columns.
+
+        The state names the stored recognizers. Save it, and then call :meth:`saved`. Decisions and events must have
+        been drained.
+
+        Returns
+        -------
+        Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 7): position of the stored recognizer (-1
+        for none), rows of the unfinished micro-batch, and numbers of rows that wait, of instances, of decisions, of
+        *unknown* among them, and of subclasses. ``begun``, the times of the micro-batches. ``rows``, ``times`` and
+        ``keys`` of the rows that wait.
+        """
+        if self._decisions or self._events:
+            raise PersistenceError("decisions or events wait. Drain them before the state is saved")
+        for by, stream in self._awake.items():
+            self._put(by, stream)
+        streams = list(self._streams.values())
+        waiting = [each for s in streams for each in s.waiting]
+        counts = [
+            (
+                *(-1 if s.stored is None else s.stored.position, self._buffered(s), len(s.waiting)),
+                *(s.seen, s.decided, s.unknown, s.emerged),
+            )
+            for s in streams
+        ]
+        begun = [self.begun(by) for by in self._streams]
+        return {
+            "by": tuple(self._streams),
+            "counts": np.array(counts, dtype=np.int64).reshape(len(streams), COUNTS),
+            "begun": np.array([np.nan if t is None else t for t in begun], dtype=float),
+            "rows": np.array([row for row, _, _ in waiting], dtype=float).reshape(
+                len(waiting), len(self.trained.names)
+            ),
+            "times": np.array([np.nan if t is None else t for _, t, _ in waiting], dtype=float),
+            "keys": tuple(key for _, _, key in waiting),
+        }
+
+    def saved(self) -> None:
+        """Delete the stored recognizers that the last :meth:`as_state` does not name, because that is saved now."""
+        named = {stream.stored for stream in self._streams.values() if stream.stored is not None}
+        for state in self._kept - named:
+            self._store.drop(state)
+        self._kept = named
+
+    def resume(self, state: Mapping[str, Any] | None) -> None:
+        """Continue from a state of :meth:`as_state` with the same store, or begin with ``None``.
+
+        Until :meth:`saved`, no recognizer in the store is deleted or replaced, so that an earlier state stays usable.
+
+        Raises
+        ------
+        PersistenceError
+            If the state contradicts itself.
+        """
+        self._kept = {*self._store.states()}
+        self._first_position = 1 + max((each.position for each in self._kept), default=-1)
+        if state is None:
+            return
+        counts, at = state["counts"], 0
+        if int(counts[:, 2].sum()) != len(state["keys"]) or len({*state["by"]}) != len(state["by"]):
+            raise PersistenceError("the state of the keys contradicts itself. Give another checkpoint")
+        for by, begun, row in zip(state["by"], state["begun"].tolist(), counts.tolist(), strict=True):
+            position, buffered, n, seen, decided, unknown, emerged = row
+            stored = None if position < 0 else StoredState(stored_name(by), position)
+            rows = zip(
+                state["rows"][at : at + n], state["times"][at : at + n].tolist(), state["keys"][at : at + n],
+                strict=True,
+            )  # fmt: skip
+            waiting = [BufferedInstance(row, None if t != t else t, key) for row, t, key in rows]
+            begun = None if begun != begun else begun
+            self._streams[by] = _KeyedStream(
+                None, stored, waiting, buffered, begun, seen, decided, unknown, emerged, changed=False
+            )
+            at += n
+
+    @staticmethod
+    def _buffered(stream: _KeyedStream) -> int:
+        return stream.buffered if stream.model is None else len(stream.model.value.buffer)
 
     def _is_due(self, stream: _KeyedStream, t: float | None) -> bool:
-        if stream.begun is None and t is not None and stream.buffered + len(stream.waiting) == 1:
-            stream.begun = float(t)
+        """Return whether a further row at time ``t`` closes a micro-batch."""
         longest = self._parameters.max_wait
         waited = longest is not None and stream.begun is not None and t is not None and t - stream.begun >= longest
-        return waited or stream.buffered + len(stream.waiting) >= self._parameters.batch_size
+        return waited or stream.buffered + len(stream.waiting) + 1 >= self._parameters.batch_size
 
     def _model(self, by: str, stream: _KeyedStream) -> OpenSetRecognizer:
         """Return the recognizer of a key after all its rows. It is then the last one to be stored."""
         if stream.model is None:
             stream.model = self._read(stream)
+            _set_least(stream, self._parameters.min_probability)
             self._awake[by] = stream
             self._measure(stream)
             self._make_room(by)
         self._awake.move_to_end(by)
+        stream.changed = True
         waiting, stream.waiting = stream.waiting, []
         if waiting:
             rows, times, keys = zip(*waiting, strict=True)
-            stream.model._wait_together(rows, times, keys)  # the rows have been checked
+            stream.model._wait_together(rows, times, keys)  # the rows have been checked, and close no micro-batch
+            stream.model.value = all_met(stream.model.value)
         return stream.model
+
+    def _forget(self, by: str, stream: _KeyedStream) -> None:
+        """Drop the recognizer of a new key without an instance."""
+        if self._awake.pop(by, None) is not None:
+            self._size -= stream.size
 
     def _read(self, stream: _KeyedStream) -> OpenSetRecognizer:
         if stream.stored is None:
@@ -279,15 +461,25 @@ class Keyed:
     def _sleep(self, by: str) -> None:
         stream = self._awake[by]
         assert stream.model is not None
-        state, buffer = StoredState(str(by), stream.seen), stream.model.value.buffer
-        self._store.put(state, stream.model.state_bytes())
+        self._put(by, stream)
+        buffer = stream.model.value.buffer
         stream.buffered, stream.begun = len(buffer), buffer[0].t if buffer else None
-        before, stream.stored, stream.model = stream.stored, state, None
+        stream.model = None
         del self._awake[by]
         self._size -= stream.size
         stream.size = stream.measured_at = 0
+
+    def _put(self, by: str, stream: _KeyedStream) -> None:
+        """Store a recognizer, unless that has been done since its last change."""
+        if not stream.changed or stream.model is None:
+            return
+        before = stream.stored
+        position = max(stream.seen, self._first_position if before is None else before.position + 1)
+        state = StoredState(stored_name(by), position)
+        self._store.put(state, stream.model.state_bytes())
+        stream.stored, stream.changed = state, False
         self.stored += 1
-        if before is not None and before != state:
+        if before is not None and before not in self._kept:
             self._store.drop(before)
 
     def _collect(self, by: str, stream: _KeyedStream) -> None:
@@ -313,6 +505,28 @@ class Keyed:
             size += 2 * spare * chain.known.dishes.matrix[0].nbytes
         self._size += size - stream.size
         stream.size, stream.measured_at = size, stream.seen
+
+
+def _set_least(stream: _KeyedStream, value: float) -> None:
+    """Give a recognizer the least probability of a known label that all keys have now."""
+    assert stream.model is not None
+    if stream.model.value.parameters.min_probability != value:
+        stream.model.set_min_probability(value)
+        stream.changed = True
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+def stored_name(by: str) -> str:
+    """Return the name of a key in a store: the key, or a digest if the key is too long for the name of a file.
+
+    >>> stored_name("pump 1"), len(stored_name(1000 * "pump"))
+    ('pump 1', 64)
+    """
+    if len(quote(by, safe="")) <= LONGEST_NAME and not _DIGEST.fullmatch(by):
+        return by
+    return hashlib.sha256(by.encode()).hexdigest()
 
 
 def _named(by: object) -> str:

@@ -171,3 +171,38 @@ def test_what_cannot_be_used_changes_nothing(trained: TrainedModel, tmp_path: Pa
     (asleep,) = (line.by for line in keyed.summary() if not line.awake)
     with pytest.raises(PersistenceError, match="the store has lost the state"):
         keyed[asleep]
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+@pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
+def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
+    trained: TrainedModel, tmp_path: Path, memory: int, arguments: dict[str, Any]
+) -> None:
+    """What the lost process stored later neither replaces nor deletes what the saved state names."""
+    part, every = rows(500), {**ARGUMENTS, **grouped(**arguments)}
+    store, state, out = FolderStore(tmp_path), None, [list[Any](), list[Any]()]
+    for begin, lost in ((0, 90), (130, 70), (260, 0), (400, 50)):
+        for end in (min(begin + 140, 500) + lost, {0: 130, 130: 260, 260: 400, 400: 500}[begin]):
+            keyed = Keyed(trained, memory=memory, store=store, **every)
+            keyed.resume(state)
+            kept = [list[Any](), list[Any]()]
+            for by, x, t in part[begin:end]:
+                keyed.learn_one(x, by=by, t=t, key=t)
+                kept[0] += keyed.drain()
+                kept[1] += keyed.drain_events()
+        before = keyed.stored
+        state = keyed.as_state()
+        assert keyed.as_state()["by"] == state["by"]
+        again = keyed.stored
+        keyed.as_state()
+        assert keyed.stored == again >= before, "recognizers that have not changed are not stored again"
+        keyed.saved()
+        assert len(store.states()) == (state["counts"][:, 0] >= 0).sum()
+        out = [old + new for old, new in zip(out, kept, strict=True)]
+    keyed.flush()
+    out = [out[0] + list(keyed.drain()), out[1] + list(keyed.drain_events())]
+    found: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for kind in (0, 1):
+        for by, each in out[kind]:
+            found[by][kind].append(each)
+    assert found == alone(trained, part, **arguments)

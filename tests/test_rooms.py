@@ -22,7 +22,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("stream",),
     ("archive",),
     ("frames recognizer",),
-    ("keyed",),
+    ("keyed", "monitor"),
     ("stream_osr",),
     ("sklearn",),
 )
@@ -33,7 +33,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
         "files",
         "kafka.log kafka.places kafka.exits kafka.stats",
     ),
-    ("kafka.settings", "spark"),
+    ("kafka.settings", "spark", "mlflow"),
     ("kafka.backoff",),
     ("kafka.wire",),
     ("kafka.client",),

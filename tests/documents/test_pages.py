@@ -17,6 +17,7 @@ NOT_RUN: dict[str, int] = {
     "docs/tutorials/kafka.md": 1,  # the same: an environment
     "docs/index.md": 1,  # clone
     "docs/tutorials/images.md": 1,  # needs USPS: tests/test_examples_images.py
+    "docs/mlflow.md": 1,  # installs
     "docs/spark.md": 4,  # installs, and pyspark: tests/spark
     "docs/installing.md": 5,  # clone, installs, images
 }

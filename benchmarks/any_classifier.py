@@ -1,0 +1,208 @@
+"""Any classifier with the answer unknown: python -m benchmarks.any_classifier [--write].
+
+Five classifiers learn some of the classes of a table. ``OpenSetMonitor`` adds the answer unknown, from the same
+training data. The stream contains the known classes, and from its second quarter on the other classes. The table
+compares the recall that the monitor reports at the end of the stream with the measured one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+from river import naive_bayes, preprocessing
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, OrdinalEncoder
+from sklearn.svm import SVC
+
+from benchmarks.paper.datasets import load
+from benchmarks.written import ROOT, table, write
+from stream_osr.evaluation import auroc
+from stream_osr.monitor import OpenSetMonitor
+
+PAGE = ROOT / "docs" / "results" / "any_classifier.md"
+CLOSEST = 0.03
+"""Largest difference between the reported and the measured recall."""
+
+
+class Scenario(NamedTuple):
+    """A fitted monitor, the instances of its stream, and their labels. Labels of new classes are ``None``."""
+
+    monitor: OpenSetMonitor
+    rows: Any
+    truth: list[Any]
+
+
+def in_order(y: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
+    """Shuffle a stream. The new classes appear from the second quarter on."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    early = rng.random(len(y)) < 0.25
+    return np.concatenate([order[early & known[order]], order[~(early & known[order])]])
+
+
+def parts(y: np.ndarray, known: set[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    """Divide instances: numbers of the training instances and of the stream, and the truth of the stream."""
+    rng = np.random.default_rng(seed)
+    is_known = np.isin(y, list(known))
+    training = rng.permutation(np.flatnonzero(is_known & (rng.random(len(y)) < share)))
+    rest = np.setdiff1d(np.arange(len(y)), training)
+    rest = rest[in_order(y[rest], is_known[rest], seed)]
+    return training, rest, [label if label in known else None for label in y[rest].tolist()]
+
+
+def tabular(seed: int) -> Scenario:
+    """Pieces of photographs, a random forest."""
+    X, y = load("SEGMENT")
+    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:4].tolist())
+    training, rest, truth = parts(y, known, 0.6, seed)
+    forest = RandomForestClassifier(random_state=seed).fit(X[training], y[training])
+    return Scenario(OpenSetMonitor(forest, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth)
+
+
+def texts(seed: int) -> Scenario:
+    """Documentation of scientific libraries by topic, logistic regression on TF-IDF."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    from texts import corpus
+
+    found, y = corpus()
+    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:6].tolist())
+    training, rest, truth = parts(y, known, 0.6, seed)
+    give = found[training].tolist()
+    classifier = make_pipeline(TfidfVectorizer(sublinear_tf=True, min_df=3, max_df=0.3), LogisticRegression(C=30))
+    classifier.fit(give, y[training])
+    embed = make_pipeline(classifier[0], TruncatedSVD(40, random_state=seed), Normalizer())
+    embed[1].fit(classifier[0].transform(give))
+    monitor = OpenSetMonitor(classifier, embed, batch_size=64, seed=seed).fit(give, y[training])
+    return Scenario(monitor, found[rest].tolist(), truth)
+
+
+def digits(seed: int) -> Scenario:
+    """Images of digits, a support vector machine with calibrated probabilities."""
+    X, y = load_digits(return_X_y=True)
+    known = set(np.random.default_rng(seed).permutation(10)[:5].tolist())
+    training, rest, truth = parts(y, known, 0.6, seed)
+    machine = CalibratedClassifierCV(SVC(), ensemble=False).fit(X[training], y[training])
+    return Scenario(OpenSetMonitor(machine, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth)
+
+
+def flows(seed: int) -> Scenario:
+    """Network connections with text columns, gradient boosting."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    from intrusion import KNOWN, labelled, stream
+
+    rng = np.random.default_rng(seed)
+    (x, y), (rows, kinds) = zip(*labelled(2000, rng), strict=True), zip(*stream(3000, rng), strict=True)
+    X, text = pd.DataFrame(x), make_column_selector(dtype_exclude=np.number)
+    coder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    encode = make_column_transformer((coder, text), remainder="passthrough")
+    classifier = make_pipeline(encode, HistGradientBoostingClassifier(random_state=seed)).fit(X, y)
+    truth = [kind if kind in KNOWN else None for kind in kinds]
+    return Scenario(OpenSetMonitor(classifier, seed=seed).fit(X, y), pd.DataFrame(rows), truth)
+
+
+def learning(seed: int) -> Scenario:
+    """Handwritten digits by pen positions, naive Bayes of river, which learns before and during the stream."""
+    data = load("PENDIGITS")
+    known = set(np.random.default_rng(seed).permutation(10)[:6].tolist())
+    training, rest, truth = parts(data.y, known, 0.3, seed)
+    classifier = preprocessing.StandardScaler() | naive_bayes.GaussianNB()
+    monitor = OpenSetMonitor(classifier, seed=seed).fit(pd.DataFrame(data.X[training]), data.y[training])
+    return Scenario(monitor, data.X[rest[:4000]], truth[:4000])
+
+
+SCENARIOS: dict[str, tuple[str, Callable[[int], Scenario]]] = {
+    "tabular": ("random forest, the input", tabular),
+    "texts": ("TF-IDF and logistic regression, an embedding", texts),
+    "digits": ("calibrated SVM, the input", digits),
+    "flows": ("gradient boosting, the input with text columns", flows),
+    "river": ("naive Bayes of river that keeps learning, the input", learning),
+}
+
+
+class Result(NamedTuple):
+    """Figures of a scenario.
+
+    Attributes
+    ----------
+    reported, recall
+        Recall of the known classes: reported at the end of the stream, and measured in the whole stream.
+    alone
+        Accuracy of the estimator on the known instances if it may not answer unknown.
+    found, auroc
+        Share of new instances that are called unknown, and area under the curve of ``p_unknown``.
+    """
+
+    reported: float
+    recall: float
+    alone: float
+    found: float
+    auroc: float
+
+
+def measure(scenario: Scenario, late: int = 10) -> Result:
+    """Let a monitor decide a stream. An estimator that keeps learning gets every tenth label, before its instance."""
+    monitor, rows, truth = scenario
+    if monitor.learns_one:
+        table_of = [dict(enumerate(row)) for row in np.asarray(rows, dtype=float).tolist()]
+        for number, (x, label) in enumerate(zip(table_of, truth, strict=True)):
+            if label is not None and number % late == 0:
+                monitor.learn_one(x, label)
+            else:
+                monitor.learn_one(x, key=number)
+        monitor.flush()
+        decisions = list(monitor.drain())
+    else:
+        decisions = monitor.decide(rows)
+    reported = monitor.expected_recall
+    assert reported is not None
+    own = [(truth[decision.key], decision) for decision in decisions if truth[decision.key] is not None]
+    new = [decision for decision in decisions if truth[decision.key] is None]
+    unknown = [*decisions[0].probabilities][-1]
+    alone = [max([*each.probabilities][:-1], key=each.probabilities.__getitem__) == label for label, each in own]
+    is_new = np.array([truth[decision.key] is None for decision in decisions])
+    return Result(
+        reported.recall,
+        float(np.mean([decision.label == label for label, decision in own])),
+        float(np.mean(alone)),
+        float(np.mean([decision.label == unknown for decision in new])),
+        float(auroc(np.array([decision.p_unknown for decision in decisions]), is_new)),
+    )
+
+
+def main(
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    only: Annotated[str, typer.Option(help="Name of a scenario.")] = "",
+    write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
+) -> None:
+    """Measure the scenarios."""
+    lines = []
+    for name, (content, make) in SCENARIOS.items():
+        if only and name != only:
+            continue
+        results = [measure(make(seed)) for seed in range(seeds)]
+        mean = [float(each) for each in np.mean(results, axis=0)]
+        worst = max(abs(each.reported - each.recall) for each in results)
+        cells = [f"{each:.3f}" for each in (*mean[:2], worst, *mean[2:])]
+        lines.append([name, content, *cells])
+        print(*lines[-1], flush=True)
+    titles = ["scenario", "estimator, features", "reported recall", "measured recall", "largest difference"]
+    titles += ["estimator alone", "unknown recall", "AUROC"]
+    print(text := table(titles, lines))
+    if write_page:
+        write("any classifier", text, PAGE)
+
+
+if __name__ == "__main__":
+    typer.run(main)
