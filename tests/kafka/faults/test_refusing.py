@@ -85,7 +85,6 @@ def test_decisions_that_are_too_large_are_found_at_once(site: Site) -> None:
     assert trial.figure("dead_letters_total") == 41
     among = time.monotonic() - begun - alone
     print(f"one alone: {alone:.1f} s; 40 among 240: {among:.1f} s")
-    assert alone < 5
-    assert among < 5
+    assert among < 20 * alone, "40 that are found one by one cost 40 times one"
     trial.end()
     assert audit(trial.stream) == 301
