@@ -64,7 +64,7 @@ collect: $(VENV)/.dev   ## import all tests, so that those who run them find the
 	$(BIN)/pytest --quiet --collect-only > /dev/null
 
 chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
-	$(BIN)/pytest --quiet -m 'chains and not long' tests/model
+	$(BIN)/pytest --quiet -m 'chains and not long' tests/model tests/benchmarks
 
 $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
-from stream_osr.printable_text import brief, printable
+from stream_osr.printable_text import brief, counted, html_table, printable
+
+SHOWN = 20
+"""Number of decisions that a notebook shows."""
 
 
 class Decision(NamedTuple):
@@ -75,11 +79,32 @@ class Decision(NamedTuple):
         """Show the short text in a notebook. ``repr`` shows all fields."""
         printer.text(str(self))
 
+    def _repr_html_(self) -> str:
+        return _table([self])
+
     def as_dict(self) -> dict[str, Any]:
         """Return the decision as a dict of plain values, with labels as text."""
         out = self._asdict()
         out["probabilities"] = dict(zip(map(str, self.probabilities), self.probabilities.values(), strict=True))
         return out
+
+
+class Decisions(list[Decision]):
+    """List of decisions. A notebook shows the first ones as a table."""
+
+    def _repr_html_(self) -> str:
+        first = f", the first {SHOWN} of them" if len(self) > SHOWN else ""
+        return _table(self[:SHOWN], counted(len(self), "decision") + first)
+
+
+def _table(decisions: Iterable[Decision], caption: str = "") -> str:
+    head = ("key", "position", "label", "probability", "subclass", "nearest class", "distance")
+    rows = [
+        (brief(it.key), it.seq, it.label, f"{it.probability:.3f}", "" if it.subclass_id is None else it.subclass_id,
+         it.nearest_class, f"{it.distance:.1f}")
+        for it in decisions
+    ]  # fmt: skip
+    return html_table(head, rows, caption)
 
 
 class FailedDecision(NamedTuple):

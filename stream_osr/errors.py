@@ -52,6 +52,11 @@ class InvalidFeature(InvalidInstance):
         Value that was expected, and the remedy.
     row
         Position in the data frame, or of the record in its file, if there is one.
+
+    Attributes
+    ----------
+    frame
+        Number of the data frame among those of an iterator, from 0. ``None``: there is only one.
     """
 
     def __init__(self, feature: object, found: object, expected: str, row: int | None = None) -> None:
@@ -59,10 +64,12 @@ class InvalidFeature(InvalidInstance):
         self.found = found
         self.expected = expected
         self.row = row
+        self.frame: int | None = None
         super().__init__(feature, found, expected, row)
 
     def __str__(self) -> str:
         where = f"feature {self.feature!r}" + (f" of row {self.row}" if self.row is not None else "")
+        where += "" if self.frame is None else f" of frame {self.frame}"
         return f"{where} is {typed(self.found)}: {self.expected}"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from narwhals.dtypes import Categorical, Enum
 from river.utils.dataframe import into_frame
 
+from stream_osr.embedding import expanded, names_of, stacked, widths_of
 from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
@@ -51,6 +52,13 @@ class Features:
         Names of the features, and their kinds.
     zero
         Features that are zero in an instance that does not name them.
+    left_out
+        Features that training left out, as parts of lists.
+
+    Attributes
+    ----------
+    widths
+        Fields that lists can be in, and the length of each list (:mod:`stream_osr.embedding`).
 
     Examples
     --------
@@ -65,7 +73,13 @@ class Features:
     stream_osr.errors.InvalidFeature: feature 'b' is 'high' (str): expected a finite number (None or NaN if ...
     """
 
-    def __init__(self, names: Iterable[Name], kinds: Kinds = NUMERIC, zero: Collection[Name] = ()) -> None:
+    def __init__(
+        self,
+        names: Iterable[Name],
+        kinds: Kinds = NUMERIC,
+        zero: Collection[Name] = (),
+        left_out: Collection[Name] = (),
+    ) -> None:
         self.names: tuple[Name, ...] = _in_order(names)
         self.kinds = kinds
         self.zero = frozenset(zero)
@@ -73,6 +87,8 @@ class Features:
         self._coder = Coder(self.names, kinds)
         self._expected = frozenset(self.names)
         self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
+        self._single = self._expected - kinds.undecided if kinds.undecided else self._expected
+        self.widths = widths_of(self._expected.union(left_out, kinds.left_out))
 
     def extended(self, names: Iterable[Name]) -> Features:
         """Return these features plus the given ones. Without new names, return the same object."""
@@ -104,6 +120,19 @@ class Features:
     def unexpected(self, x: Mapping[Any, Any]) -> list[Name]:
         """Return the names in an instance that are not expected, in their order."""
         return [name for name in x if name not in self._expected]
+
+    def expanded(self, x: Mapping[Any, Any], number: int | None = None, *, new: bool = False) -> Mapping[Any, Any]:
+        """Replace each list in an instance by its numbers (:func:`stream_osr.embedding.expanded`)."""
+        return expanded(x, self.widths, self._single, number, new=new)
+
+    def lack(self, columns: Collection[Name]) -> bool:
+        """Check whether columns lack a feature, which may be a number in a list.
+
+        >>> Features(["emb[0]", "emb[1]"]).lack(["emb"]), Features(["a"]).lack(["emb"])
+        (False, True)
+        """
+        lists = (names_of(field, width) for field, width in self.widths.items() if field in columns)
+        return not self._expected <= {*columns, *chain.from_iterable(lists)}
 
     def knows(self, name: Name, value: object) -> bool:
         """Check whether training had a value of a category."""
@@ -204,12 +233,13 @@ def check_mapping(x: object) -> Mapping[Any, object]:
 
 
 def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[dict[Name, object]]]:
-    """Read a data frame (pandas, polars, pyarrow) or an array as columns and rows.
+    """Read a data frame (pandas, polars, pyarrow), an array or a list of dicts as columns and rows.
 
     Parameters
     ----------
     X
-        Data frame, or array of two dimensions. The columns of an array are named by their numbers.
+        Data frame, or array of two dimensions. The columns of an array are named by their numbers. An array with
+        named fields is like a data frame. A column may contain lists.
     expected
         Features so far. The columns of an array must be the same.
 
@@ -218,15 +248,24 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     InvalidInstance
         If it is neither, or an array with other features.
     """
+    if isinstance(X, np.ndarray) and X.dtype.names and X.ndim == 1:
+        names = X.dtype.names
+        fields = zip(*(without_mask(X[name]).tolist() for name in names), strict=True)
+        return [*names], [dict(zip(names, values, strict=True)) for values in fields]
     if isinstance(X, np.ndarray):
         places = array_names(X, expected)
         return places, [dict(zip(places, values, strict=True)) for values in without_mask(X).tolist()]
+    if is_list_of_dicts(X):
+        for number, x in enumerate(X):
+            if not isinstance(x, Mapping):
+                raise InvalidInstance(f"row {number} of the list is {typed(x)}, and row 0 a dict. Give dicts only")
+        return [*dict.fromkeys(chain.from_iterable(X))], [*map(dict, X)]
     try:
         frame = into_frame(X)
     except TypeError:
         raise InvalidInstance(
-            f"expected a pandas, polars or pyarrow data frame, or a numpy array: this is {type(X).__name__}. "
-            "A dict goes to learn_one"
+            "expected a pandas, polars or pyarrow data frame, a numpy array, or a list of dicts: this is "
+            f"{type(X).__name__}. A dict goes to learn_one"
         ) from None
     except ValueError as error:  # two columns of one name
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
@@ -234,6 +273,11 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     arrays = [_column_list(frame[:, at]) for at in range(len(columns))]
     rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
+
+
+def is_list_of_dicts(X: object) -> bool:
+    """Check whether rows are a list of dicts. Only the first row counts, and a list may be empty."""
+    return isinstance(X, list) and (not X or isinstance(X[0], Mapping))
 
 
 def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
@@ -254,7 +298,9 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
     stream_osr.errors.InvalidInstance: the columns of an array are the features 0 to 1, and training had 'width', ...
     """
     if X.dtype.names:
-        raise InvalidInstance("the array has named fields. Give a data frame: pandas.DataFrame(X)")
+        raise InvalidInstance(
+            f"the array has named fields and the shape {X.shape}: expected one dimension. Give X.ravel()"
+        )
     if X.ndim != 2:
         raise InvalidInstance(
             f"the array has the shape {X.shape}: expected two dimensions, rows and features. "
@@ -289,7 +335,7 @@ def _column_list(column: Any) -> list[Any]:
 
 def categorical_columns(X: Any) -> list[Name]:
     """Return the columns of a data frame whose type is categorical."""
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray | list):
         return []
     frame = into_frame(X)
     return [name for at, name in enumerate(frame.columns) if isinstance(frame[:, at].dtype, Categorical | Enum)]
@@ -324,6 +370,8 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     -------
     Rows of shape (n, p) in the order of the features, and the number of columns that are not features.
     """
+    if isinstance(X, np.ndarray) and X.dtype.names:
+        return None
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
         return None if features.kinds.values or features.kinds.missing else _finite(without_mask(X))
@@ -333,12 +381,24 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
     kinds = features.kinds
-    if not features.names or kinds.values or kinds.missing or any(name not in place for name in features.names):
+    if not features.names or kinds.values or kinds.missing:
         return None
-    columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
+    lists: dict[Name, np.ndarray] = {}
+    if any(name not in place for name in features.names):
+        for field, width in features.widths.items():
+            rows = stacked(frame[:, place.pop(field)].to_list()) if field in place else np.empty((0, width))
+            if rows is None or rows.shape[1] != width:
+                return None
+            lists |= zip(names_of(field, width), rows.T, strict=True) if len(rows) else ()
+        names = {*features.names}
+        if not lists.keys() <= names <= place.keys() | lists.keys() or not place.keys().isdisjoint(lists):
+            return None
+    columns: list[np.ndarray] = [
+        lists[name] if name in lists else np.asarray(frame[:, place[name]].to_numpy()) for name in features.names
+    ]
     if any(column.dtype.kind not in "fiu" for column in columns):
         return None
-    return _finite(np.column_stack(columns), len(place) - len(features.names))
+    return _finite(np.column_stack(columns), len(place) + len(lists) - len(features.names))
 
 
 def _finite(rows: np.ndarray, extra: int = 0) -> tuple[np.ndarray, int] | None:
@@ -398,3 +458,36 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     if len(out) != n:
         raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows. Give one for each row")
     return [None if is_missing(v) else v for v in out]
+
+
+def split_columns(X: Any, names: Sequence[Name | None]) -> tuple[Any, list[Any]]:
+    """Remove columns from a data frame. Return the other columns, and a series or None for each name.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no data frame, or a column is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rest, (label, key) = split_columns(pd.DataFrame({"a": [1.5], "y": ["left"]}), ["y", None])
+    >>> [*rest.columns], label.to_list(), key
+    (['a'], ['left'], None)
+    """
+    given = [name for name in names if name is not None]
+    if not given:
+        return X, [None for _ in names]
+    try:
+        frame = into_frame(X)
+    except TypeError:
+        raise InvalidInstance(
+            f"the rows are {type(X).__name__} and have no column {given[0]!r}. Give data frames"
+        ) from None
+    columns: list[Name] = list(frame.columns)
+    for name in given:
+        if name not in columns:
+            raise InvalidInstance(f"there is no column {brief(name)} among {listed(map(brief, columns))}")
+    rest = [at for at, name in enumerate(columns) if name not in given]
+    found = [None if name is None else frame[:, columns.index(name)] for name in names]
+    return frame[:, rest].to_native(), found

@@ -395,7 +395,8 @@ class Keyed:
         if state is None:
             return
         counts, at = state["counts"], 0
-        if int(counts[:, 2].sum()) != len(state["keys"]) or len({*state["by"]}) != len(state["by"]):
+        contradicts = int(counts[:, 2].sum()) != len(state["keys"]) or len({*state["by"]}) != len(state["by"])
+        if contradicts or (counts[:, 1:] < 0).any() or state["rows"].shape[1] != len(self.trained.names):
             raise PersistenceError("the state of the keys contradicts itself. Give another checkpoint")
         for by, begun, row in zip(state["by"], state["begun"].tolist(), counts.tolist(), strict=True):
             position, buffered, n, seen, decided, unknown, emerged = row

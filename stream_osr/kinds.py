@@ -324,7 +324,7 @@ def decide(
         if name not in values and name not in numeric and is_index(name, out[order, at]):
             left_out[name] = "the index of a data frame"
         elif len(X) and name not in left_out and np.isnan(out[:, at]).all():
-            left_out[name] = "no value in training"
+            left_out[name] = "null before the first list" if f"{name}[0]" in names else "no value in training"
     kept = [at for at, name in enumerate(names) if name not in left_out]
     if len(kept) < len(names):
         names, out = tuple(names[at] for at in kept), out[:, kept]

@@ -11,7 +11,7 @@ import numpy as np
 from river.utils.dataframe import into_frame
 
 from stream_osr.config import Label
-from stream_osr.decision import Decision
+from stream_osr.decision import Decision, Decisions
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 from stream_osr.features import column_values, frame_rows
 from stream_osr.labels import clean_label, label_array, unknown_label
@@ -196,7 +196,7 @@ class OpenSetMonitor:
         if self.learns_one and self.learn:
             self.estimator.learn_one(x, y)
 
-    def decide(self, X: Any, *, key: Any = None) -> list[Decision]:
+    def decide(self, X: Any, *, key: Any = None) -> Decisions:
         """Decide rows together, as the next ones of the stream, and close the last micro-batch.
 
         Parameters
@@ -225,7 +225,7 @@ class OpenSetMonitor:
                 self.recognizer.learn_many(features, key=keys)
                 self._answers |= {seq + at: (classes, one) for at, one in enumerate(found)}
         self.flush()
-        return list(self.drain())
+        return Decisions(self.drain())
 
     @property
     def _next_seq(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 
 LONGEST = 2000
 """Largest number of characters in a line."""
@@ -104,6 +105,36 @@ def listed(texts: Iterable[str], most: int = 12) -> str:
     """
     texts = list(texts)
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def html_table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", notes: Iterable[str] = ()
+) -> str:
+    """Return a table for a notebook, as HTML without scripts, styles and resources. All text is escaped.
+
+    Parameters
+    ----------
+    head
+        Names of the columns.
+    rows
+        Values of each row. Long ones are shortened in the middle.
+    caption, notes
+        Text above the table, and lines of text below it.
+
+    Examples
+    --------
+    >>> html_table(["label"], [["<b>"]])
+    '<table><thead><tr><th>label</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    heading = f"<caption>{_html(caption)}</caption>" if caption else ""
+    names = "".join(f"<th>{_html(name)}</th>" for name in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{_html(str(each), 80)}</td>' for each in row)}</tr>" for row in rows)
+    below = "".join(f"<p>{_html(note)}</p>" for note in notes)
+    return f"<table>{heading}<thead><tr>{names}</tr></thead><tbody>{lines}</tbody></table>{below}"
+
+
+def _html(text: str, most: int = LONGEST) -> str:
+    return escape(printable(text, most))
 
 
 def _cut(text: str, most: int) -> str:

@@ -35,6 +35,7 @@ from stream_osr.stream import intake, training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
 from stream_osr.stream.chain import with_densities
+from stream_osr.stream.contributions import Contributions, contributions
 from stream_osr.stream.discovery_table import lines, summarize
 from stream_osr.stream.faults import faulty_columns
 from stream_osr.stream.intake import CheckedInstance
@@ -217,10 +218,14 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
-        """Add the rows of a data frame (pandas, polars, pyarrow) or a numpy array.
+        """Add the rows of a data frame (pandas, polars, pyarrow), a numpy array, or a list of dicts.
 
         If a row causes an error, the call adds none. After training, the method reads unlabelled rows of finite
         numbers all at once.
+
+        An iterator of data frames is added frame by frame. If a row causes an error, its frame adds no row. The
+        frames before it stay, and a further call with the same iterator continues after it. The decisions wait in
+        memory until :meth:`drain`.
 
         Parameters
         ----------
@@ -228,8 +233,27 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             Data with one column for each feature. The columns of an array are named 0 to p - 1.
         y, t, key
             Label, time and key of each row (series, arrays or lists), or ``None``. A row whose label is None or NaN
-            is unlabelled.
+            is unlabelled. With an iterator, they are the names of columns of the frames.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"a": [*range(40), *range(100, 140)], "y": ["low"] * 40 + ["high"] * 40})
+        >>> model = OpenSetRecognizer(batch_size=2)
+        >>> model.learn_many(iter([frame[::2], frame[1::2]]), "y")
+        >>> new = pd.DataFrame({"a": [7, 21, 108, 121], "id": [1, 2, 3, 4]})
+        >>> model.learn_many(iter([new[:2], new[2:]]), key="id")
+        >>> [(decision.key, decision.label) for decision in model.drain()]
+        [(1, 'low'), (2, 'low'), (3, 'high'), (4, 'high')]
         """
+        if isinstance(X, Iterator):
+            for number, frame, columns in intake.frames_of(X, y=y, t=t, key=key):
+                with intake.in_frame(number):
+                    self._learn_frame(frame, *columns)
+        else:
+            self._learn_frame(X, y, t, key)
+
+    def _learn_frame(self, X: Any, y: Any, t: Any, key: Any) -> None:
         state = self.value
         if y is None and state.training is None and state.trained is not None:
             matrix = frame_matrix(X, state.trained.features)
@@ -240,7 +264,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                     if extra:
                         state.counters["extra"] += extra * len(rows)
                         names = getattr(X, "column_names", getattr(X, "columns", ()))
-                        self.note_ignored(state.trained.features.unexpected(dict.fromkeys(names)))
+                        lists = state.trained.features.widths
+                        ignored = dict.fromkeys(name for name in names if name not in lists)
+                        self.note_ignored(state.trained.features.unexpected(ignored))
                 return
         instances = intake.read_frame(state, X, y, t, key)
         with self._all_or_nothing():
@@ -786,7 +812,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             return {}
         row: Any = state.trained.features.plain(x)
         if row is None:
-            row = intake.row_of(state, state.trained.features, check_mapping(x)).values
+            x = state.trained.features.expanded(check_mapping(x))
+            row = intake.row_of(state, state.trained.features, x).values
             self._warn_once(state.trained, row, x)
         names, probabilities = self._predict(np.array([row], dtype=float))
         return dict(zip(names, probabilities[0].tolist(), strict=True))
@@ -795,23 +822,46 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """Predict a known class or the unknown label for one instance, or ``None`` before training."""
         return self._most_probable(self.predict_proba_one(x))
 
+    def score_one(self, x: Mapping[Any, Any], **kwargs: Any) -> float:
+        """Predict the probability of unknown for one instance, as river's anomaly detectors do: 0 before training.
+
+        Larger is more anomalous.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(seed=1)
+        >>> for n in range(40):
+        ...     model.learn_one({"a": n % 7, "b": n % 5}, "left")
+        >>> report = model.freeze()
+        >>> round(model.score_one({"a": 3, "b": 2}), 1), round(model.score_one({"a": 90, "b": 2}), 1)
+        (0.0, 1.0)
+        """
+        found = self.predict_proba_one(x)
+        return [*found.values()][-1] if found else 0.0
+
     def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
-        """Predict for the rows of a data frame or array.
+        """Predict for the rows of a data frame, an array, or a list of dicts.
 
         Returns
         -------
-        Frame of the same kind, or array, with one column for each known class and a last one for the unknown label.
+        Frame of the same kind (for a list: an array), with one column for each known class and a last one for the
+        unknown label.
         """
         names, probabilities = self._predict_frame(X)
-        if isinstance(X, np.ndarray):
+        if isinstance(X, np.ndarray | list):
             return probabilities
         return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=into_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
-        """Predict the label of each row of a data frame or array, as a series of the same kind or an array."""
+        """Predict the label of each row of a data frame, an array, or a list of dicts.
+
+        Returns
+        -------
+        Series of the same kind, or an array for arrays and lists.
+        """
         names, probabilities = self._predict_frame(X)
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
-        if isinstance(X, np.ndarray):
+        if isinstance(X, np.ndarray | list):
             return label_array(labels)
         return to_native_series(labels, name=None, like=into_frame(X))
 
@@ -826,16 +876,76 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _predict_frame(self, X: Any) -> tuple[tuple[Label, ...], np.ndarray]:
         state = self.value
-        matrix = None if state.trained is None else frame_matrix(X, state.trained.features)
-        if matrix is not None:
-            return self._predict(matrix[0])
-        _, records = frame_rows(X, state.features)
         if state.trained is None:
-            return (), np.empty((len(records), 0))
-        rows = [intake.row_of(state, state.trained.features, record, i).values for i, record in enumerate(records)]
-        for row, record in zip(rows, records, strict=True):
-            self._warn_once(state.trained, row, record)
-        return self._predict(np.array(rows).reshape(len(rows), len(state.trained.names)))
+            return (), np.empty((len(frame_rows(X, state.features)[1]), 0))
+        return self._predict(self._rows_of(state.trained, X))
+
+    def _rows_of(self, trained: TrainedModel, X: Any) -> np.ndarray:
+        """Read the rows of a data frame, an array, or a list of dicts, shape (n, p), NaN = missing."""
+        state, matrix = self.value, frame_matrix(X, trained.features)
+        if matrix is not None:
+            return matrix[0]
+        _, records = frame_rows(X, state.features)
+        features, rows = trained.features, list[np.ndarray]()
+        for number, record in enumerate(records):
+            x = features.expanded(record, number)
+            rows.append(intake.row_of(state, features, x, number).values)
+            self._warn_once(trained, rows[-1], x)
+        return np.array(rows).reshape(len(rows), len(features.names))
+
+    def contributions_one(self, x: Mapping[Any, Any], *, top: int | None = None) -> Contributions:
+        """Split the log-odds of one instance by features (:meth:`contributions_many`)."""
+        return self.contributions_many([x], top=top)[0]
+
+    def contributions_many(self, X: Any, *, top: int | None = None) -> list[Contributions]:
+        """Split the log-odds of the rows of a data frame, an array, or a list of dicts by features.
+
+        The present state is used and does not change. Decisions take no more time than before. ``top`` shortens the
+        call.
+
+        Parameters
+        ----------
+        X
+            Rows, as for :meth:`predict_many`.
+        top
+            Number of features to name, at least 1. The others count for ``rest``. ``None``: all features.
+
+        Returns
+        -------
+        Contributions of each row, in the order of the rows.
+
+        Raises
+        ------
+        NotTrained
+            If training has not ended.
+        InvalidParameter
+            If ``top`` is below 1.
+        InvalidFeature, InvalidInstance
+            If a value cannot be used.
+
+        Notes
+        -----
+        The log-odds are those of the densities and of the learnt odds of unknown. The reference check and
+        ``max_false_unknown`` can change ``p_unknown`` further.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> report = model.freeze()
+        >>> found = model.contributions_one({"a": 1.0, "b": 9.0})
+        >>> [(each.name, each.value) for each in found.unknown.features]
+        [('b', 9.0), ('a', 1.0)]
+        >>> found.nearest.label, found.nearest.features[0].name
+        ('left', 'a')
+        """
+        trained, stream = self.value.running
+        if top is not None and top < 1:
+            raise InvalidParameter(f"top is {top}: give a whole number from 1 on, or None for all features")
+        return contributions(trained, stream, self.value.parameters, self._rows_of(trained, X), top)
 
     def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Warn once if instances to predict are unlike those of training."""

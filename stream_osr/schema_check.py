@@ -70,11 +70,12 @@ def check_features(trained: TrainedModel, x: Mapping[Any, object], found: Sequen
     """
     if not isinstance(x, Mapping) or trained.features.plain(x) is not None:
         return
+    found = list(x) if found is None else found
+    x = trained.features.expanded(x)
     lacking = [name for name in trained.names if is_missing(x.get(name))]
     if len(trained.names) - len(lacking) < least_features(trained):
         raise InvalidInstance(
-            f"{difference(trained, lacking, list(x) if found is None else found)}. Name the fields as in training, "
-            "or train a model on these"
+            f"{difference(trained, lacking, found)}. Name the fields as in training, or train a model on these"
         )
 
 

@@ -112,9 +112,8 @@ class TrainedModel:
     def features(self) -> Features:
         """Reader of rows."""
         commas = {name: cast(Comma, comma) for name, comma in zip(self.names, self.commas, strict=False) if comma}
-        return Features(
-            self.names, Kinds(self.values, commas=commas, missing=frozenset(self.missing)), self.absent_zero
-        )
+        kinds = Kinds(self.values, commas=commas, missing=frozenset(self.missing))
+        return Features(self.names, kinds, self.absent_zero, self.report.left_out)
 
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:

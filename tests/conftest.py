@@ -17,7 +17,14 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 HERE = Path(__file__).parent
-CHAINS = ("test_exact_posterior", "test_joint_distribution", "test_splitting")
+CHAINS = (
+    "test_exact_posterior",
+    "test_joint_distribution",
+    "test_splitting",
+    "test_likelihood",
+    "test_plain",
+    "test_plain_comparison",
+)
 """Tests that enter kernels of their own, ``tests.model.chains``: whoever runs one of them compiles those, for all."""
 FIRST = (
     "kafka faults",

@@ -147,6 +147,10 @@ class _Server:
     def send(self, asked: bytes, files: list[int]) -> None:
         socket.send_fds(self._socket, [asked], files)
 
+    def fileno(self) -> int:
+        """Number of the socket through which a process that inherits it may ask as well."""
+        return self._socket.fileno()
+
     def _end(self) -> None:
         self._socket.close()
         self._process.wait()
@@ -163,6 +167,11 @@ def _made(process: int) -> _Server:
 def _server() -> _Server:
     with _starting:
         return _made(os.getpid())
+
+
+def asking_socket() -> int:
+    """Number of the socket by which programs that inherit it ask for processes (``tests/documents/forked.py``)."""
+    return _server().fileno()
 
 
 # In the process from which others are forked
@@ -236,6 +245,9 @@ def _become(asked: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # the inherited ones know of other files
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     first, *rest = asked["arguments"]
     if first == "-W":
         action, first, *rest = rest

@@ -575,7 +575,7 @@ def test_frame_without_rows(trained, make):
     [
         (
             [[1.0, 2.0]],
-            r"pandas, polars or pyarrow data frame, or a numpy array: this is list\. A dict goes to learn_o",
+            r"data frame, a numpy array, or a list of dicts: this is list\. A dict goes to learn_o",
         ),
         (np.zeros((2, 2)), r"features 0 to 1, and training had 'a', 'b'. Give a data frame with these columns"),
         (pd.Series([1.0]), r"this is Series\."),

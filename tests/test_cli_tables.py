@@ -241,12 +241,56 @@ def test_fit_says_which_columns_of_parquet_are_no_features(work: Path, many: boo
     assert "features: a, b, c, port\n" in done.stderr
 
 
-def test_an_embedding_in_one_column_is_refused_before_it_is_read(work: Path) -> None:
-    frame = pd.DataFrame({"emb": [[0.5, 1.5]] * 40, "colour": ["red", "blue"] * 20})
-    frame.to_parquet(work / "emb.parquet")
+def test_lists_of_text_alone_are_refused_before_they_are_read(work: Path) -> None:
+    pd.DataFrame({"tags": [["a"]] * 40, "colour": ["red", "blue"] * 20}).to_parquet(work / "emb.parquet")
     said = failed(work, "fit", "emb.parquet", "-l", "colour", "-o", "emb.osr")
-    assert "'emb' is list<double>. Give one column for each number, or a struct column 'features'" in said
+    assert "'tags' is list<string>. Convert a column, or give a struct column 'features'" in said
     assert not (work / "emb.osr").exists()
+
+
+def test_an_embedding_in_one_column(work: Path) -> None:
+    """Parquet and JSON Lines give the same model and decisions. Lists of another length are set aside."""
+    for name in ("train", "stream"):
+        table = pd.read_csv(work / f"{name}.csv")
+        emb = [row.tolist() for row in table[["a", "b"]].to_numpy(np.float32)]
+        frame = pd.DataFrame({"id": table["id"], "emb": emb, "c": table["c"], "tags": [["x"]] * len(table)})
+        if name == "train":
+            frame["colour"] = table["colour"]
+        else:
+            frame["emb"] = [[0.5], None, *emb[2:]]
+        frame.to_parquet(work / f"{name}-emb.parquet")
+        lines = [json.dumps(row) for row in frame.to_dict("records")]
+        (work / f"{name}-emb.jsonl").write_text("\n".join(lines))
+    for kind in ("parquet", "jsonl"):
+        done = call("fit", f"train-emb.{kind}", "-l", "colour", "--key", "id", "-o", f"{kind}.osr", cwd=work)
+        assert done.returncode == 0, done.stderr
+        assert "left out: 'tags' (list" in done.stderr
+        assert "features: c, emb[0], emb[1]\n" in done.stderr
+        outputs = ("-o", f"{kind}-out.jsonl", "--errors", f"{kind}-bad.jsonl", "--events", "events.jsonl")
+        done = call("run", "-m", f"{kind}.osr", "-i", f"stream-emb.{kind}", "--key", "id", *outputs, cwd=work)
+        assert done.returncode == 0, done.stderr
+        (short, null) = lines_of(work / f"{kind}-bad.jsonl")
+        assert (
+            "feature 'emb' is [0.5] (list): it has 1 number, and the lists of training have 2. Give"
+            in short["reason"]
+        )
+        assert "1 of the model's 3 features is there (empty or null is missing)" in null["reason"]
+    models = [OpenSetRecognizer.load(work / f"{kind}.osr").trained.fingerprint for kind in ("parquet", "jsonl")]
+    assert models[0] == models[1]
+    assert (work / "parquet-out.jsonl").read_bytes() == (work / "jsonl-out.jsonl").read_bytes()
+    assert "emb[0]" in json.dumps(lines_of(work / "events.jsonl"))
+    source = (
+        "jsonl-out.jsonl.checkpoint",
+        "jsonl-out.jsonl",
+        "events.jsonl",
+        "--input",
+        "stream-emb.jsonl",
+        "--key",
+        "id",
+    )
+    done = call("report", *source, "-o", "report.html", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert "emb[1]" in (work / "report.html").read_text()
 
 
 def test_every_kind_of_input_gives_the_same_decisions(work: Path) -> None:

@@ -14,11 +14,12 @@ from tests.doors.cli import app
 from tests.doors.kafka import SUBJECTS
 from tests.doors.library import __version__
 
-SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette"}
+SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette", "mcp"}
 """What only those commands import that need it, when they run."""
 
 COMMANDS = (
-    *("warmup", "demo", "fit", "run", "report", "watch", "inspect", "label", "promote", "mute", "undo", "history"),
+    *("warmup", "demo", "fit", "run", "report", "watch", "mcp", "inspect"),
+    *("label", "promote", "mute", "undo", "history"),
     *("serve", "topics", "reconcile"),
 )
 

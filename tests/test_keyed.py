@@ -206,3 +206,26 @@ def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
         for by, each in out[kind]:
             found[by][kind].append(each)
     assert found == alone(trained, part, **arguments)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {**state, "counts": np.where(state["counts"] > 0, -1, state["counts"])},
+        lambda state: {**state, "keys": state["keys"][1:]},
+        lambda state: {**state, "by": (state["by"][0],) * len(state["by"])},
+        lambda state: {**state, "rows": state["rows"][:, 1:]},
+    ],
+    ids=["negative", "fewer", "twice", "narrow"],
+)
+def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_path: Path, change: Any) -> None:
+    keyed = Keyed(trained, store=FolderStore(tmp_path), **ARGUMENTS)
+    for by, x, t in rows(30):
+        keyed.learn_one(x, by=by, t=t)
+    list(keyed.drain())
+    list(keyed.drain_events())
+    state = keyed.as_state()
+    resumed = Keyed(trained, store=FolderStore(tmp_path), **ARGUMENTS)
+    with pytest.raises(PersistenceError, match="contradicts itself"):
+        resumed.resume(change(state))
+    resumed.resume(state)

@@ -73,6 +73,9 @@ def test_pipeline_hands_time_and_key_through_and_predicts(pipeline: Any) -> None
     training, _ = segments()
     assert sum(pipeline.predict_one(x) == y for x, y in training[:90]) >= 80
     assert list(pipeline.predict_proba_one(training[0][0]))[-1] == "unknown"
+    for x in (training[0][0], segments()[1][151][0]):
+        assert pipeline.score_one(x) == pipeline.predict_proba_one(x)["unknown"]
+    assert OpenSetRecognizer().score_one(training[0][0]) == 0.0
 
 
 def test_pipeline_streams_and_discovers(pipeline: Any) -> None:

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 LIBRARY: tuple[tuple[str, ...], ...] = (
     (
-        "errors printable_text limits config decision entries features kinds missing reading times_and_keys labels "
-        "atomic memory parallel version compiling one_writer state_store",
+        "errors printable_text limits config decision embedding entries features kinds missing reading "
+        "times_and_keys labels atomic memory parallel version compiling one_writer state_store",
     ),
     ("model",),
     ("trust",),
@@ -44,6 +44,8 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("page.report",),
     ("page.plot",),
     ("page.live",),
+    ("http_service",),
+    ("mcp",),
     ("cli",),
     ("__main__",),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,17 +18,28 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from stream_osr import Input, ModelOptions, OpenSetRecognizer
-from stream_osr.sklearn import OpenSetClassifier
-from tests.doors.library import Arguments, InvalidFeature, InvalidInstance, InvalidLabel, MissingExtra
+from stream_osr.sklearn import OpenSetClassifier, OpenSetDetector
+from tests.doors.library import (
+    Arguments,
+    InvalidFeature,
+    InvalidInstance,
+    InvalidLabel,
+    InvalidParameter,
+    MissingExtra,
+)
 
+ONE_COLUMN_MORE = "predict_proba has one column more than there are classes: an answer may be unknown"
+NONE_IN_TRAINING = "without a share of outliers in the training rows, none of them has to be one"
 EXPECTED_FAILURES = {
-    "check_classifiers_train": "predict_proba has one column more than there are classes: an answer may be unknown",
+    OpenSetClassifier: {"check_classifiers_train": ONE_COLUMN_MORE},
+    OpenSetDetector: dict.fromkeys(("check_outliers_train", "check_outliers_fit_predict"), NONE_IN_TRAINING),
 }
 """Checks of scikit-learn that cannot hold, and why."""
 
@@ -34,7 +47,9 @@ EXPECTED_FAILURES = {
 # strict: one that holds after all is to be taken from the list
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # its own, of NaN as int
 @parametrize_with_checks(
-    [OpenSetClassifier()], expected_failed_checks=lambda estimator: EXPECTED_FAILURES, xfail_strict=True
+    [kind() for kind in EXPECTED_FAILURES],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
+    xfail_strict=True,
 )
 def test_check_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -48,9 +63,18 @@ class WithoutUnknown(OpenSetClassifier):
         return known / known.sum(axis=1, keepdims=True)
 
 
-@parametrize_with_checks([WithoutUnknown()])
-def test_it_is_the_column_of_unknown_alone(estimator: Any, check: Any) -> None:
-    if check.func.__name__ in EXPECTED_FAILURES:
+class WithOutliers(OpenSetDetector):
+    """Detector that calls a tenth of the training rows outliers."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        super().fit(X, y)
+        self.offset_ = float(np.quantile(self.score_samples(X), 0.1))
+        return self
+
+
+@parametrize_with_checks([WithoutUnknown(), WithOutliers()])
+def test_it_is_the_column_of_unknown_or_the_share_of_outliers_alone(estimator: Any, check: Any) -> None:
+    if check.func.__name__ in EXPECTED_FAILURES[type(estimator).__base__]:
         check(estimator)
 
 
@@ -158,6 +182,64 @@ def test_score_beside_booleans(data: Any) -> None:
     assert classifier.score(rows, truth) > 0.95
     assert classifier.score(rows, truth, sample_weight=np.arange(len(rows)) >= 200) == 1.0
     assert cross_val_score(quick(), X, y == "left", cv=2).min() > 0.95
+
+
+def test_labels_that_training_has_not_seen_count_as_unknown_on_request(data: Any) -> None:
+    X, y, new = data
+    rows = np.concatenate([X, new])
+    for truth in (np.array([*y, *["above"] * 70]), np.array([*np.where(y == "left", 3, 5), *[8] * 70])):
+        classifier = quick().fit(X, truth[:200])
+        right = classifier.predict(rows)[:200] == truth[:200]
+        assert classifier.score(rows, truth) == pytest.approx(right.sum() / 270)
+        assert classifier.score(rows, truth, unseen="unknown") == pytest.approx((right.sum() + 70) / 270)
+        assert classifier.score(rows, truth, np.arange(270) >= 200, unseen="unknown") == 1.0
+    booleans = np.array([*(y == "left"), *["new"] * 70], dtype=object)
+    assert quick().fit(X, y == "left").score(rows, booleans, unseen="unknown") > 0.95
+    with pytest.raises(InvalidParameter, match=r"unseen is 'wrong' \(str\): expected 'unknown' or None"):
+        classifier.score(rows, truth, unseen="wrong")  # type: ignore[arg-type]
+
+
+def test_a_stream_by_another_name(data: Any) -> None:
+    X, y, new = data
+    decided, other = quick().fit(X, y).decide(new, key=range(5, 75)), quick().fit(X, y)
+    assert other.fit_predict_stream(new, key=range(5, 75)) == decided
+    assert other.recognizer_.new_classes().number == 1
+
+
+def test_the_docstring_of_predict_has_the_figures_of_the_page() -> None:
+    page = Path(__file__).parents[1].joinpath("docs", "python.md").read_text()
+    alone, together, *_ = re.findall(r"^right: (\d\.\d\d)$", page, re.MULTILINE)
+    assert f"{alone} of the answers" in (told := " ".join(str(OpenSetClassifier.predict.__doc__).split()))
+    assert f"{together} of the decisions" in told
+
+
+# As a detector
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_detector_has_the_signs_of_scikit_learn(data: Any, labelled: bool) -> None:
+    X, y, new = data
+    detector = OpenSetDetector(model=ModelOptions(training_sweeps=3)).fit(X, y if labelled else None)
+    assert detector.classes_.tolist() == (["left", "right"] if labelled else ["known"])
+    rows = np.concatenate([X, new])
+    truth = np.repeat([1, -1], [200, 70])
+    found, scores = detector.predict(rows), detector.score_samples(rows)
+    assert (found == truth).mean() > 0.97
+    assert (np.sign(detector.decision_function(rows)) == found).all()
+    assert (scores - detector.offset_ == detector.decision_function(rows)).all()
+    assert roc_auc_score(truth, scores) > 0.99
+    assert detector.score_samples(new[:1])[0] == -detector.recognizer_.score_one(dict(enumerate(new[0])))
+    assert {decision.label for decision in detector.decide(new)} == {"unknown"}
+
+
+def test_a_detector_in_a_pipeline_and_of_frames(data: Any) -> None:
+    X, _, new = data
+    names = ["p", "q"]
+    for make in (pd.DataFrame, lambda X, columns: pl.DataFrame(X, schema=columns)):
+        pipeline = make_pipeline(OpenSetDetector(model=ModelOptions(training_sweeps=3))).fit(make(X, columns=names))
+        assert pipeline.predict(make(new, columns=names)).tolist() == [-1] * 70
+        assert pipeline.score_samples(make(X, columns=names)).mean() > -0.1
+    assert (OpenSetDetector(model=ModelOptions(training_sweeps=3)).fit_predict(X) == 1).mean() > 0.95
 
 
 # Learning piece by piece

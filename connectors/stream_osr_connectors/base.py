@@ -39,7 +39,9 @@ class Record(NamedTuple):
         Text of the line without the final line break, or fields of the row, to save if the record is set aside.
         ``None`` means that only the values above are known.
     ignored
-        Names of fields that are neither features nor key, time or label.
+        Names of fields that are neither features nor key, time, label or stream key.
+    by
+        Key of the stream of the instance, for a recognizer per key.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class Record(NamedTuple):
     found: Sequence[str] | None = None
     raw: str | Mapping[str, object] | None = None
     ignored: Sequence[str] = ()
+    by: str | int | None = None
 
 
 class BadRecord(NamedTuple):

@@ -15,8 +15,8 @@ _T = TypeVar("_T")
 class JsonFields(NamedTuple):
     """Names of the fields with a meaning.
 
-    Features are the fields of the nested object ``"features"`` where there is one, otherwise all fields that are not
-    the key, the time or the label and hold a number, text, true or false.
+    Features are the fields of the nested object ``"features"`` where there is one. Otherwise they are all
+    fields without another meaning that hold a number, text, true, false or a list.
 
     Parameters
     ----------
@@ -24,14 +24,17 @@ class JsonFields(NamedTuple):
         Names of three fields. The key is text or a whole number. The event time is seconds since 1970 or an ISO 8601
         timestamp (UTC if it has no offset). The label is text, a whole number, true or false.
     features
-        Names of the features (default: all other fields).
+        Names of the features (default: all other fields). The field ``emb`` of a list replaces ``emb[0]``,
+        ``emb[1]``, ... where these are no fields.
     label_type
         Type of the labels.
+    by
+        Name of the field with the key of the stream, which is text or a whole number.
 
     Examples
     --------
-    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": [1, 2]})  # doctest: +ELLIPSIS
-    Record(features={'width': 2.5}, key='a7', ..., found=('id', 'width', 'parts'), raw=None, ignored=())
+    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": {"a": 1}})  # doctest: +ELLIPSIS
+    Record(features={'width': 2.5}, key='a7', ..., found=('id', 'width', 'parts'), raw=None, ignored=(), by=None)
     """
 
     key: str | None = None
@@ -39,6 +42,16 @@ class JsonFields(NamedTuple):
     label: str | None = None
     features: Sequence[str] | None = None
     label_type: LabelType = "auto"
+    by: str | None = None
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        """Names of the fields that are no features.
+
+        >>> JsonFields(key="id", by="device").special
+        ('id', 'device')
+        """
+        return tuple(name for name in (self.key, self.time, self.label, self.by) if name is not None)
 
     def record(
         self,
@@ -54,8 +67,6 @@ class JsonFields(NamedTuple):
             The message names the field that cannot be used.
         """
         nested = fields.get("features")
-        if isinstance(nested, list):
-            raise DecodeError("'features' is a list. Write an object that gives every feature a name")
         inside = nested if isinstance(nested, dict) else None
         features = self._features_of(fields, inside)
         # 1e999 is a number to JSON and becomes an infinite one
@@ -70,27 +81,33 @@ class JsonFields(NamedTuple):
             position=position,
             found=tuple(fields if inside is None else inside),
             raw=raw,
-            ignored=() if self.features is None else self._ignored(fields if inside is None else inside),
+            ignored=() if self.features is None else self._ignored(fields if inside is None else inside, features),
+            by=_read(fields, self.by, key_of),
         )
 
-    def _ignored(self, fields: Mapping[str, object]) -> tuple[str, ...]:
-        left = fields.keys() - (self.features or ())
-        return tuple(sorted(left - {self.key, self.time, self.label})) if left else ()
+    def _ignored(self, fields: Mapping[str, object], features: Mapping[str, object]) -> tuple[str, ...]:
+        left = fields.keys() - features.keys()
+        return tuple(sorted(left - {*self.special})) if left else ()
 
     def _features_of(
         self, fields: Mapping[str, object], nested_fields: dict[str, object] | None
     ) -> dict[str, object]:
         if self.features is not None:
             values = fields if nested_fields is None else nested_fields
-            return {name: values.get(name) for name in self.features}
+            found = {name: values.get(name) for name in self.features}
+            if None in found.values():
+                from stream_osr.embedding import folded  # slow to import
+
+                found = {name: values.get(name) for name in folded(self.features, values)}
+            return found
         if nested_fields is not None:
             return nested_fields
-        named = (self.key, self.time, self.label)
+        named = self.special
         # a null stays out: what the field ever holds is not known, and absent means missing, too
         return {
             name: value
             for name, value in fields.items()
-            if isinstance(value, int | float | str) and name not in named
+            if isinstance(value, int | float | str | list) and name not in named
         }
 
 

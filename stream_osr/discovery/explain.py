@@ -46,7 +46,7 @@ def explain(
     if categories:
         counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
         shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
-        values = _values(_category_names(whitening, names), categories, shares)
+        values = _values(category_names(whitening, names), categories, shares)
     return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance, values)
 
 
@@ -89,7 +89,8 @@ def _numeric_places(whitening: Whitening) -> list[int]:
     return places
 
 
-def _category_names(whitening: Whitening, names: Sequence[Hashable]) -> list[Hashable]:
+def category_names(whitening: Whitening, names: Sequence[Hashable]) -> list[Hashable]:
+    """Name the categories, those of binary features last."""
     given = [names[at] for at in whitening.columns.tolist()]
     return [*given, *(name for name, _ in texts_of(whitening.binary_features, names))]
 
@@ -138,7 +139,7 @@ def values_of(
     raw = unwhiten(whitening, rows[:, count:])
     raw[np.abs(raw) < ROUNDING * bent_scale(whitening, np.eye(whitening.backward.shape[0]))] = 0.0
     out: dict[Hashable, list[Any]] = {names[at]: raw[:, at].tolist() for at in _numeric_places(whitening)}
-    given, begins = _category_names(whitening, names), np.cumsum([0, *whitening.places.tolist()])
+    given, begins = category_names(whitening, names), np.cumsum([0, *whitening.places.tolist()])
     for name, texts, begin, column in zip(given, categories, begins[:-1], rows.T[:count], strict=True):
         values = [None, *texts, NEW_VALUE]
         out[name] = [values[place] for place in (column - begin).astype(np.int64).tolist()]

@@ -27,7 +27,7 @@ from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales, nearest_known
 from stream_osr.model.prior import Prior
-from stream_osr.printable_text import brief, printable
+from stream_osr.printable_text import brief, html_table, listed, printable
 
 LEAST_SIZE = 5
 """Smaller subclasses join the nearest larger one. In the tree they would be outliers that split off."""
@@ -37,6 +37,9 @@ COUNTED_SIZE = 10
 """Least number of instances of a subclass in the estimated number of classes."""
 COUNTED_SHARE = 0.25
 """Least size of a group in that estimate, as a share of the mean size of the three largest."""
+
+MOST_NAMES = 6
+"""Number of names that a line of text lists."""
 
 
 class Distances(NamedTuple):
@@ -446,10 +449,15 @@ class CandidateClass:
         return name_of(self.subclasses)
 
     def __str__(self) -> str:
-        keys = [brief(key) for key in self.exemplars if key is not None]
-        share, near = f"{100 * self.share:.1f} %", printable(str(self.nearest_class), 60)
-        text = f"{self.name}: {self.size} instances, {share} of the stream, nearest known class {near}"
-        return text + (f", as in {listed(keys)}" if keys else "")
+        name, size, share, near, keys = _texts(self)
+        text = f"{name}: {size} instances, {share} of the stream, nearest known class {near}"
+        return text + (f", as in {keys}" if keys else "")
+
+
+def _texts(its: CandidateClass) -> tuple[str, str, str, str, str]:
+    """Return name, size, share, nearest known class and keys as text."""
+    keys = listed([brief(key) for key in its.exemplars if key is not None], MOST_NAMES)
+    return its.name, str(its.size), f"{100 * its.share:.1f} %", printable(str(its.nearest_class), 60), keys
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -488,10 +496,19 @@ class NewClasses:
 
     def __repr__(self) -> str:
         lines = [f"candidates[{number}]: {candidate}" for number, candidate in enumerate(self.candidates[:SHOWN])]
-        if len(self.candidates) > SHOWN:
-            lines.append(f"and {len(self.candidates) - SHOWN} smaller ones")
-        head = f"estimated number of new classes: {self.estimate}, candidates: {len(self.candidates)}"
-        return "\n".join([head, *lines])
+        return "\n".join([self._head(), *lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        head = ("candidate", "instances", "share of the stream", "nearest known class", "keys")
+        rows = [_texts(each) for each in self.candidates[:SHOWN]]
+        return html_table(head, rows, self._head(), self._rest())
+
+    def _head(self) -> str:
+        return f"estimated number of new classes: {self.estimate}, candidates: {len(self.candidates)}"
+
+    def _rest(self) -> list[str]:
+        more = len(self.candidates) - SHOWN
+        return [f"and {more} smaller ones"] if more > 0 else []
 
 
 def name_of(ids: Sequence[int]) -> str:
@@ -502,11 +519,6 @@ def name_of(ids: Sequence[int]) -> str:
     """
     first = [f"S{key}" for key in ids[:2]]
     return " and ".join(first) if len(ids) < 3 else f"{', '.join(first)} and {len(ids) - 2} more"
-
-
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """List the first of some names, with the number of the others."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class SubclassDistances(NamedTuple):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
-from stream_osr.discovery.new_classes import Estimate, listed
+from stream_osr.discovery.new_classes import MOST_NAMES, Estimate
 from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
-from stream_osr.printable_text import counted, printable
+from stream_osr.printable_text import counted, html_table, listed, printable
 from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20
@@ -79,7 +79,7 @@ class SchemaMismatch(NamedTuple):
             ("column", "columns", "that the model does not use", self.ignored),
         ):
             if names:
-                which = listed(sorted(printable(str(name), 60) for name in names))
+                which = listed(sorted(printable(str(name), 60) for name in names), MOST_NAMES)
                 lines.append(f"{one if len(names) == 1 else f'{len(names)} {many}'} {what}: {which}")
         return lines
 
@@ -169,29 +169,46 @@ class Summary:
         subclasses
             List all subclasses with their shares, instead of the largest of each known class.
         """
+        rows = self._rows(subclasses=subclasses)
+        widths = [max(len(row[c]) for row in rows) for c in range(3)]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+        lines.insert(1, "-" * max(map(len, lines)))
+        return "\n".join([*lines, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        return html_table(head, rows, notes=self._notes())
+
+    def _rows(self, *, subclasses: bool = False) -> list[tuple[str, str, str, str]]:
+        """Return the names of the columns, and the rows of the discovery table."""
         known, new = (sys.maxsize, sys.maxsize) if subclasses else (1, MOST_SHARES)
         shown = "each subclass in its" if subclasses else "the largest subclasses in the"
         rows = [("group", "instances", "subclasses", f"share of {shown} group, %")]
         for group in self.known:
             name = printable(str(group.name), 60)
             rows.append((name, str(group.size), str(len(group.subclasses)), _shares(group.subclasses[:known], known)))
-        emerged = [(key, size) for key, size, announced in self.emerging if announced]
-        candidates = len(self.emerging) - len(emerged)
+        emerged = self._emerged
         rows.append(("stream, known", _percent(self.known_share), "", ""))
         shares = [(key, size / max(self.stream_size, 1)) for key, size in emerged]
         rows.append(("stream, new", _percent(self.unknown_share), str(len(emerged)), _shares(shares, new)))
-        widths = [max(len(row[c]) for row in rows) for c in range(3)]
-        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
-        lines.insert(1, "-" * max(map(len, lines)))
-        lines.append(
+        return rows
+
+    @property
+    def _emerged(self) -> list[tuple[int, int]]:
+        return [(key, size) for key, size, announced in self.emerging if announced]
+
+    def _notes(self) -> list[str]:
+        """Return the lines below the table."""
+        emerged = len(self._emerged)
+        lines = [
             f"{counted(self.stream_size, 'instance')} of the stream decided, "
-            f"{counted(len(emerged), 'new subclass', 'new subclasses')} emerged"
-            f" ({candidates} more without support yet), estimated number of new classes: {self.new_classes}"
-            f" (the paper's Delta: {self.delta})"
-        )
+            f"{counted(emerged, 'new subclass', 'new subclasses')} emerged"
+            f" ({len(self.emerging) - emerged} more without support yet), estimated number of new classes: "
+            f"{self.new_classes} (the paper's Delta: {self.delta})"
+        ]
         if self.promised_recall is not None:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
-        return "\n".join([*lines, *self.unmet.messages()])
+        return [*lines, *self.unmet.messages()]
 
     __str__ = __repr__ = text
 

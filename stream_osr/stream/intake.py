@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,20 @@ import numpy as np
 from stream_osr.absent import absent_as_zero
 from stream_osr.config import Label
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import FeatureRow, Features, categorical_columns, check_mapping, column_values, frame_rows
+from stream_osr.features import (
+    FeatureRow,
+    Features,
+    categorical_columns,
+    check_mapping,
+    column_values,
+    frame_rows,
+    split_columns,
+)
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room, check_storable
+from stream_osr.printable_text import typed
 from stream_osr.schema_check import difference, least_features
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.times_and_keys import key_of, time_of
@@ -71,7 +81,9 @@ def read(
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one. Learn labelled instances first")
     try:
-        features = _features(state, x, before, declared, extended=label is not None or bool(earlier))
+        extended, present = label is not None or bool(earlier), _present(state, before)
+        x = present.expanded(x, number, new=extended and state.training is not None)
+        features = _features(state, x, present, declared, extended=extended)
         row: FeatureRow | None = row_of(state, features, x, number)
     except InvalidFeature:
         state.counters["bad_rows"] += 1
@@ -103,6 +115,31 @@ def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list
     if state.training is not None:
         _warn_of_late_labels(columns[0])
     return out
+
+
+def frames_of(frames: Iterator[Any], **columns: Any) -> Iterator[tuple[int, Any, list[Any]]]:
+    """Yield the number, the features and the named columns of each data frame of an iterator."""
+    for name, column in columns.items():
+        if not isinstance(column, str | int | None):
+            raise InvalidInstance(
+                f"{name} is {typed(column)}: expected the name of a column, since the rows are an iterator of frames"
+            )
+    for number, frame in enumerate(frames):
+        with in_frame(number):
+            rest, its = split_columns(frame, [*columns.values()])
+        yield number, rest, its
+
+
+@contextmanager
+def in_frame(number: int) -> Iterator[None]:
+    """Name the number of the data frame in an error about its rows."""
+    try:
+        yield
+    except InvalidFeature as error:
+        error.frame = number
+        raise
+    except (InvalidInstance, InvalidLabel, NotTrained) as error:
+        raise type(error)(f"frame {number}: {error}") from None
 
 
 def _warn_of_late_labels(labels: Sequence[Any]) -> None:
@@ -152,26 +189,31 @@ def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], num
     return row
 
 
+def _present(state: RecognizerState, before: Features | None) -> Features:
+    """Return the features before an instance: the model's or, in training, those of earlier instances."""
+    if state.training is None:
+        return state.running[0].features
+    return state.training.features if before is None else before
+
+
 def _features(
     state: RecognizerState,
     x: Mapping[Any, Any],
-    before: Features | None,
+    before: Features,
     declared: Collection[Name],
     *,
     extended: bool,
 ) -> Features:
     """Choose the features to read: the model's, or those of training with the new ones of the instance."""
-    if state.training is None:
-        return state.running[0].features
-    before = features = state.training.features if before is None else before
-    if extended:
+    features = before
+    if extended and state.training is not None:
         features = before.extended_by(x, {*(state.parameters.categorical or ()), *declared})
         if features is not before:
             there = frozenset(before.names)
             new = [name for name in features.names if name not in there]
             check_names(new, len(features.names))
             check_storable(new)
-    if not features.names and not extended:
+    if state.training is not None and not features.names and not extended:
         raise InvalidInstance("the instance has no features. Give it at least one")
     return features
 

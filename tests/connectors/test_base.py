@@ -21,8 +21,9 @@ from stream_osr_connectors.files import (
 )
 from tests.doors.library import ConnectorError
 
-PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format JsonLinesSink JsonLinesSource LabelType
-MemorySink MemorySource ParquetSink ParquetSource Position Record Sink Source open_sink open_source"""
+PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format FrameSource JsonLinesSink
+JsonLinesSource LabelType MemorySink MemorySource ParquetSink ParquetSource Position Record Sink
+Source open_sink open_source"""
 
 
 def test_public_names_change_only_on_purpose() -> None:

@@ -377,7 +377,7 @@ def test_options_of_the_service_and_of_files_do_not_mix(work: Path) -> None:
     path, _ = resting(work)
     for arguments, message in (
         (("undo", "--checkpoint", path, "--config", "s.yaml"), "--config is for the Kafka service"),
-        (("undo", "sensors/3", "--checkpoint", path), "a run over files is one stream"),
+        (("undo", "sensors/3", "--checkpoint", path), "this run is one stream and has no key"),
         (("undo",), "undo needs --checkpoint FILE"),
         (("mute", "eleven", "--checkpoint", path), "is no id of a subclass"),
     ):

@@ -21,11 +21,11 @@ def read(tmp_path: Path) -> Any:
     return read
 
 
-def test_numbers_text_and_booleans_are_the_features(read: Any) -> None:
+def test_numbers_text_booleans_and_lists_are_the_features(read: Any) -> None:
     # text is a category by itself: it is no longer left out
     (record,) = read('{"id": "k", "t": 5, "y": 3, "a": 1, "b": 2.5, "on": true, "note": "x", "c": null, "d": [1]}\n'
                      , key="id", time="t", label="y")  # fmt: skip
-    assert record[:4] == ({"a": 1, "b": 2.5, "on": True, "note": "x"}, "k", 5.0, 3)
+    assert record[:4] == ({"a": 1, "b": 2.5, "on": True, "note": "x", "d": [1]}, "k", 5.0, 3)
 
 
 def test_a_nested_object_holds_the_features(read: Any) -> None:

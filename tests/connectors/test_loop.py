@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
+from stream_osr_connectors.files import FrameSource, MemorySink, MemorySource, Record, open_sink, open_source
 from tests.blobs import around
 from tests.doors.files import FileRun, Sinks, go_on, load_checkpoint, run
-from tests.doors.library import RefusedState, grouped
+from tests.doors.library import ConnectorError, RefusedState, grouped
 
 NAMES = ("a", "b", "c")
 
@@ -182,3 +183,33 @@ def test_a_checkpoint_that_could_not_be_read_again_leaves_the_one_before(
     assert one.totals["checkpoints_refused"] == 2
     assert len([line for line in caplog.messages if "checkpoint is not written" in line]) == 2
     assert load_checkpoint(path).totals["read"] == 10
+
+
+# Frames
+
+
+def test_a_run_takes_an_iterator_of_frames_and_names_the_frame_and_the_row(trained: TrainedModel) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    frames = [pd.DataFrame(rows[at : at + 10], columns=[*NAMES]).assign(key=range(at, at + 10)) for at in (0, 10, 20)]
+    frames[1] = frames[1].astype({"b": object})
+    frames[1].loc[4, "b"] = "high"
+    given = [*frames, frames[0][[*NAMES]], [{"a": 1.0, "b": 1.0}]]
+    decisions, errors = MemorySink(), MemorySink()
+    model = streaming(trained)
+    totals = run(model, FrameSource(iter(given), key="key"), Sinks(decisions, None, errors))
+    assert (totals["read"], totals["decided"], totals["set_aside"]) == (32, 29, 3)
+    assert [each["key"] for each in decisions.records] == [n for n in range(30) if n != 14]
+    assert [(each["row"], each["reason"].partition(" is ")[0]) for each in errors.records] == [
+        (4, "frame 1: feature 'b'"),
+        (0, "frame 3: there"),
+        (0, "frame 4: the rows are list and have no column 'key'. Give data frames"),
+    ]
+    source = FrameSource(iter(frames), key="key")
+    source.seek({"index": 12, "file": "frame 1", "row": 1})
+    assert next(source).key == 12  # type: ignore[union-attr]
+    with pytest.raises(
+        ConnectorError, match=r"after 13 rows of an iterator of frames\. Make a source of a new iterator"
+    ):
+        source.seek({"index": 12})
+    with pytest.raises(ConnectorError, match=r"there are 30 rows\. Give an iterator that begins"):
+        source.seek({"index": 31})

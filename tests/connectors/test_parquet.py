@@ -50,7 +50,8 @@ def test_values_of_every_type(tmp_path: Path) -> None:
         "text": ["hot", ""],
         "kind": pa.array(["x", "y"]).dictionary_encode(),
         "flag": [True, False],
-        "list": [[1], [2]],
+        "list": pa.array([[1.5, None], None], pa.list_(pa.float16())),
+        "texts": [["a"], ["b"]],
         "at": pa.array([moment, None], pa.timestamp("ns", tz="UTC")),
         "day": [datetime.date(1970, 1, 2), None],
         "bytes": [b"a", b"b"],
@@ -61,7 +62,8 @@ def test_values_of_every_type(tmp_path: Path) -> None:
     assert isinstance(second, Record)
     assert first.time == moment.timestamp()
     assert first.features == {
-        "whole": 1, "real": 0.5, "exact": 1.25, "half": 0.5, "text": "hot", "kind": "x", "flag": True
+        "whole": 1, "real": 0.5, "exact": 1.25, "half": 0.5, "text": "hot", "kind": "x", "flag": True,
+        "list": [1.5, None],
     }  # fmt: skip
     assert set(second.features) == {"real", "half", "text", "kind", "flag"}, "what is empty is missing"
     assert read(tmp_path / "in.parquet", time="day")[0][2] == 86_400.0
@@ -117,7 +119,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         ({"a": [1]}, {"features": ["b"]}, "has no column 'b'"),
         ({"a": [1]}, {"follow": True}, "cannot be followed: Parquet is readable only when it is complete"),
         ({"a": [1]}, {"label": "a", "features": ["a"]}, "both the label and a feature"),
-        ({"a": [[1]], "b": [1]}, {"features": ["a"]}, r"column 'a' is of type list.*numbers, text or booleans"),
+        ({"a": [["x"]], "b": [1]}, {"features": ["a"]}, "column 'a' is of type list.*or lists of numbers"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: Any, reading: dict[str, Any], says: str) -> None:

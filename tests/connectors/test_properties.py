@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +131,8 @@ def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
                 assert record.row > content[:end].count(b"\n")
             assert piece
             end = offset
-        assert not content[end:].removeprefix(b"\xef\xbb\xbf" if not end else b"").strip(b"\r\n\t\v\f ")
+        rest = re.sub(rb"(?m)^\xef\xbb\xbf", b"", content[end:])  # each file that was appended may begin with a mark
+        assert not rest.strip(b"\r\n\t\v\f ")
 
 
 batches = st.lists(st.lists(st.tuples(text, numbers), max_size=4), min_size=1, max_size=5)

@@ -78,6 +78,7 @@ def _of_the_command_line(words: list[str]) -> str | None:
     if "|" in words or not names:
         return None
     name = "serve" if names == ["run"] and any(word.startswith("--config") for word in words) else names[0]
+    name = "serve --http" if names == ["serve"] and "--http" in words else name
     return _unknown(name, words[1:])
 
 

@@ -6,6 +6,7 @@ import doctest
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 from benchmarks.paper.datasets import data_directory
 from tests.documents.comparing import Alike, occurs
 from tests.documents.reading import ROOT, Block, blocks, in_checkout
+from tests.processes import asking_socket
 
 OF_THE_CHECKOUT = ("examples", "docs", "connectors", "benchmarks", "tests", "stream_osr", "tools", "Makefile")
 STAYS_ELSEWHERE = re.compile(r"(?:^|[;&|{]|\bthen\b|\bdo\b)\s*(?:cd|pushd)\b", re.MULTILINE)
@@ -38,18 +40,25 @@ class Session:
         Of the page.
     folder
         Where its commands are run, and its files are written.
+    forked
+        Whether ``stream-osr`` is a process forked from one that has imported it. Importing takes most of the time of
+        a command.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *, forked: bool = False) -> None:
         self.name, self.folder = name, folder
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
         self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        inherited: list[int] = []
+        if forked:
+            inherited.append(asking_socket())
+            path = f"{_fork_command(folder / '.bin', *inherited)}{os.pathsep}{path}"
         data = str(data_directory().resolve())
         env = {**os.environ, "PATH": path, "STREAM_OSR_DATA": data, "COLUMNS": "100"}
         ends = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-        self.place: dict[str, Any] = {"cwd": folder, "env": env, **ends}
+        self.place: dict[str, Any] = {"cwd": folder, "env": env, "pass_fds": inherited, **ends}
 
     def run(self, page: str) -> int:
         """Run all blocks of a page; returns how many were run.
@@ -152,6 +161,16 @@ class Session:
                 trouble.append(f"{self.name}:{block.line}: ended {ended}\n{log.read_text()}")
         if trouble and sys.exception() is None:
             raise Failed("\n".join(trouble))
+
+
+def _fork_command(folder: Path, sock: int) -> Path:
+    """Write a command ``stream-osr`` that asks through a socket for a forked process; return its folder."""
+    folder.mkdir()
+    command = folder / "stream-osr"
+    asks = [sys.executable, "-ISE", str(ROOT / "tests" / "documents" / "forked.py"), str(sock), str(command)]
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(asks)} "$@"\n')
+    command.chmod(0o755)
+    return folder
 
 
 def moves(command: str) -> bool:

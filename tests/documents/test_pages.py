@@ -24,6 +24,10 @@ NOT_RUN: dict[str, int] = {
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""
 
 
+STARTED = {"README.md", "docs/installing.md", "docs/mcp.md"}
+"""Pages whose ``stream-osr`` is started as a reader starts it; on the others it is forked (:class:`Session`)."""
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -35,7 +39,7 @@ def test_a_page_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     with usual_broker(text, request.config, monkeypatch) if needs_broker(text) else nullcontext():
-        Session(name_of(page), tmp_path).run(text)
+        Session(name_of(page), tmp_path, forked=name_of(page) not in STARTED).run(text)
 
 
 def test_what_is_not_run_is_listed() -> None:

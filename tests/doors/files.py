@@ -9,7 +9,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors import files
 from stream_osr_connectors.base import Source
 from stream_osr_connectors.files import checkpoint, file_run, locking, open_file
-from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, ask, load_checkpoint, save_checkpoint, streams_of
 from stream_osr_connectors.files.class_columns import class_column, class_of
 from stream_osr_connectors.files.columns import columns_of, columns_of_events
 from stream_osr_connectors.files.file_run import FileRun, Sinks, go_on
@@ -18,6 +18,7 @@ from stream_osr_connectors.files.key_check import find_key, key_among
 from stream_osr_connectors.files.locking import Lock, sole_writer
 from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.files.rejected_record import MOST_KINDS, OTHERS, count_kind
+from stream_osr_connectors.files.streams import KeyedStreams, keyed_of
 from stream_osr_connectors.files.survey import survey
 
 

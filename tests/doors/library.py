@@ -6,7 +6,7 @@ from stream_osr import reading
 from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.compiling import EVERY_TIME, ONCE, WAITING
 from stream_osr.config import REPRODUCTION, WITHOUT_END, Arguments, Parameters, archived, grouped, parameters, plain
-from stream_osr.decision import Decision
+from stream_osr.decision import Decision, Decisions
 from stream_osr.entries import LARGEST, number_of
 from stream_osr.errors import (
     ConcurrentChange,

@@ -8,6 +8,7 @@ from stream_osr.model import (
     binary_features,
     categories,
     compiler,
+    contributions,
     dependence,
     dishes,
     edit,

@@ -176,16 +176,16 @@ def test_predictions_without_the_features_are_warned_of_once(caplog: Any) -> Non
 # Values that are no features
 
 
-@pytest.mark.parametrize("value", [[1, 2], b"tcp", 1 + 2j, pd.Period("2026-01-01")])
+@pytest.mark.parametrize("value", [{1: 2}, b"tcp", 1 + 2j, pd.Period("2026-01-01")])
 def test_values_that_are_no_features_do_not_speak_of_training(value: Any) -> None:
     with pytest.raises(InvalidFeature, match="features are numbers, text or booleans: convert the value") as caught:
         OpenSetRecognizer().learn_one({"flow": 1.0, "v": value}, "idle")
     assert "in training" not in str(caught.value)
 
 
-def test_named_fields_of_an_array() -> None:
-    array = np.zeros(5, dtype=[("a", float), ("b", float)])
-    with pytest.raises(InvalidInstance, match=r"named fields\. Give a data frame"):
+def test_named_fields_of_an_array_have_one_dimension() -> None:
+    array = np.zeros((5, 1), dtype=[("a", float), ("b", float)])
+    with pytest.raises(InvalidInstance, match=r"named fields and the shape \(5, 1\).*Give X\.ravel"):
         OpenSetRecognizer().learn_many(array, [1] * 5)
 
 

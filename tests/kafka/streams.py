@@ -211,7 +211,8 @@ def settled_ends(consumer: Any, places: Sequence[TopicPartition], address: str) 
 class Worker:
     """A worker process and its log.
 
-    It is forked, unless its first moments count (``anew``), or what stands in its environment has to from the start.
+    It is forked, unless its first moments count (``anew``), or what stands in its environment has to from the start:
+    all but the settings of the service.
     """
 
     numbers = itertools.count()
@@ -237,11 +238,11 @@ class Worker:
         command = ["-W", "ignore", *arguments]
         self.process: Process | subprocess.Popen[bytes]
         with self.log.open("w") as log:
-            if anew or environment:
-                started = [sys.executable, *command]
-                self.process = subprocess.Popen(started, stderr=log, stdout=log, env={**os.environ, **environment})
+            env = {**os.environ, **environment}
+            if anew or not all(name.startswith("STREAM_OSR_") for name in environment):
+                self.process = subprocess.Popen([sys.executable, *command], stderr=log, stdout=log, env=env)
             else:
-                self.process = Process(command, stdout=log.fileno(), stderr=log.fileno())
+                self.process = Process(command, stdout=log.fileno(), stderr=log.fileno(), env=env)
         self.started.append(self)
 
     def kill(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +154,22 @@ def _default(field: Any) -> str:
     if isinstance(field.default, bool):
         return str(field.default).lower()
     return f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+
+
+def test_the_fields_of_a_log_line_are_those_of_the_page() -> None:
+    """In their order, and the page names each level."""
+    section = PAGE.partition("\n### Log lines\n")[2].partition("\n## ")[0]
+    table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE))
+    handler = inside.JsonLines("w")
+    record = logging.makeLogRecord({"levelname": "INFO", "name": "stream_osr", "msg": "3 read"})
+    assert [*json.loads(handler.format(record))] == [name for name in table if name != "error"]
+    try:
+        raise ValueError("as a test")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    line = json.loads(handler.format(record))
+    assert [*line] == [*table]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])  # RFC 3339
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        assert f"`{logging.getLevelName(level).lower()}`" in table["level"]
+    assert line["error"].splitlines()[-1] == "ValueError: as a test"

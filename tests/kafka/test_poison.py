@@ -21,7 +21,7 @@ POISON = {
     "a list": (Sent(b"p", b"[1.0, 2.0]"), "DECODE", "not a JSON object"),
     "text for a number": (Sent(b"p", b'{"a": "high", "b": 2.0}'), "VALIDATE", "feature 'a' is 'high'"),
     "an object for a number": (Sent(b"p", b'{"a": {"b": 1}, "b": 2.0}'), "VALIDATE", "feature 'a'"),
-    "features as a list": (Sent(b"p", b'{"features": [1.0, 2.0]}'), "DECODE", "'features' is a list"),
+    "features as a list": (Sent(b"p", b'{"features": [1.0, 2.0]}'), "VALIDATE", "none of the model's 2"),
     "NaN": (Sent(b"p", b'{"a": NaN, "b": 2.0}'), "DECODE", "not JSON"),
     "infinite": (Sent(b"p", b'{"a": 1e999, "b": 2.0}'), "DECODE", ""),
     "huge": (Sent(b"p", b'{"a": 1e300, "b": 2.0}'), "VALIDATE", "feature 'a'"),

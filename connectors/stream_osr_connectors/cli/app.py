@@ -11,7 +11,19 @@ from typer.core import TyperGroup
 
 import stream_osr
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run, service, warmup, watch
+from stream_osr_connectors.cli import (
+    commands,
+    demo,
+    fit,
+    inspect,
+    mcp,
+    report,
+    run,
+    serve_http,
+    service,
+    warmup,
+    watch,
+)
 from stream_osr_connectors.cli.grouped_command import GroupedCommand
 from stream_osr_connectors.terminal import Terminal, protect_terminal
 
@@ -26,12 +38,21 @@ _SYNONYMS = {
 """Names of commands in other programs. typer itself suggests a command for a mistyped name."""
 
 
+SERVE_HTTP = "serve --http"
+"""Name of the command for ``serve`` with ``--http``."""
+
+
 class _Commands(TyperGroup):
-    """The group of commands. ``run`` with ``--config`` runs the service, because only a service has such settings."""
+    """The group of commands. ``run`` with ``--config`` runs the service, because only a service has such settings.
+
+    ``serve`` with ``--http`` is a separate command, because it has other options.
+    """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
             args = ["serve", *args[1:]]
+        elif args[:1] == ["serve"] and "--http" in args:
+            args = [SERVE_HTTP, *args[1:]]
         elif args and args[0] in _SYNONYMS:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{_SYNONYMS[args[0]]}'?")
         return super().resolve_command(ctx, args)
@@ -45,10 +66,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, watch.watch, inspect.inspect):
+for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, watch.watch, mcp.mcp, inspect.inspect):
     app.command(cls=GroupedCommand)(command)
 app.add_typer(commands.commands)
 app.add_typer(service.commands)
+app.command(SERVE_HTTP, cls=GroupedCommand, hidden=True)(serve_http.serve_http)
 
 
 @app.callback(invoke_without_command=True)

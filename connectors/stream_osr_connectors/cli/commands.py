@@ -33,14 +33,16 @@ Config = Annotated[Path | None, typer.Option("--config", help="Settings of the K
 Subclass = Annotated[
     str,
     typer.Argument(
-        help="Id of the subclass. Files: ID, or several (11,12). Kafka: TOPIC/PARTITION:ID, or global:ID."
+        help="Id of the subclass. Files: ID, or several (11,12). With `run --by`: KEY/ID. Kafka: TOPIC/PARTITION:ID, "
+        "or global:ID."
     ),
 ]
 Key = Annotated[str, typer.Argument(help="Key of the instance.")]
 OwnLabel = Annotated[str, typer.Argument(help="True class of the instance.")]
 Label = Annotated[str, typer.Argument(help="Name of the class. It may be a known class.")]
 Whole = Annotated[bool, typer.Option("--int-key", help="The key is a whole number, not text.")]
-Stream = Annotated[str | None, typer.Argument(help="Kafka only: TOPIC/PARTITION.")]
+Stream = Annotated[str | None, typer.Argument(help="Kafka: TOPIC/PARTITION. With `run --by`: the key.")]
+StreamKey = Annotated[str | None, typer.Option("--stream", help="With `run --by`: the key of the stream.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Reason, for the audit log.")]
 By = Annotated[str | None, typer.Option("--by", help="Your name, for the audit log (default: the login name).")]
 
@@ -48,7 +50,7 @@ By = Annotated[str | None, typer.Option("--by", help="Your name, for the audit l
 @commands.command(cls=ServiceCommand)
 def label(
     context: typer.Context, key: Key, label: OwnLabel, checkpoint: Checkpoint = None, config: Config = None,
-    whole_key: Whole = False, reason: Reason = None, by: By = None
+    whole_key: Whole = False, stream: StreamKey = None, reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
     """Give the true class of an instance. The model learns it with the next micro-batch.
 
@@ -94,10 +96,6 @@ def undo(
 
     Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
     """
-    if checkpoint is not None and stream is not None:
-        raise InvalidParameter(
-            f"undo {brief(stream)} with --checkpoint: a run over files is one stream. Leave it out"
-        )
     if checkpoint is None and stream is None:
         raise InvalidParameter("undo needs --checkpoint FILE for a run over files, or TOPIC/PARTITION for a service")
     _ask(context)
@@ -136,8 +134,12 @@ def _ask(context: typer.Context) -> None:
     if (checkpoint := _checkpoint(context)) is not None:
         from stream_osr_connectors.files.checkpoint import ask
 
-        receipt = ask(checkpoint, command._replace(subclasses=_ids(given.get("subclass"))))
+        stream, ids = _stream_and_ids(given.get("subclass"))
+        stream = given.get("stream") if stream is None else stream
+        receipt = ask(checkpoint, command._replace(subclasses=ids, stream=stream))
     else:
+        if action == "label" and given["stream"] is not None:
+            raise InvalidParameter("--stream is for a run over files with --by. Leave it out, or give --checkpoint")
         receipt = _ask_service(command, given.get("subclass") or given.get("stream"), _settings(context))
     Terminal().say(receipt.message)
 
@@ -177,13 +179,16 @@ def _login_name() -> str | None:
         return None
 
 
-def _ids(text: str | None) -> tuple[int, ...]:
-    """Read ids of subclasses, separated by commas."""
-    parts = [] if text is None else [part.strip() for part in text.split(",")]
+def _stream_and_ids(text: str | None) -> tuple[str | None, tuple[int, ...]]:
+    """Read the ids of subclasses, separated by commas, after the key of the stream and a slash, if there is one."""
+    if text is None:
+        return None, ()
+    stream, slash, ids = text.rpartition("/")
+    parts = [part.strip() for part in ids.split(",")]
     for part in parts:
         if not (part.isdecimal() and part.isascii() and len(part) <= MOST_DIGITS):
             raise InvalidParameter(f"{brief(text)} is no id of a subclass. Give an id such as 11, or several: 11,12")
-    return tuple(int(part) for part in parts)
+    return stream if slash else None, tuple(int(part) for part in parts)
 
 
 def _whole(text: str) -> int:

@@ -92,7 +92,7 @@ def fit(given: FitOptions) -> None:
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
     from stream_osr.labels import doubtful  # slow to import, and --help does without
-    from stream_osr_connectors.files.intake import Intake
+    from stream_osr_connectors.files.intake import Account, Intake
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
     output = _default_output() if given.output is None else given.output
@@ -104,14 +104,16 @@ def fit(given: FitOptions) -> None:
         source, found = _source(stack, given, model.value.parameters, minus_one=model.unknown is not None)
         if declared := [*getattr(source, "declared", ())]:
             model = given.recognizer(declared)
-        if left_out := getattr(source, "left_out", None):
+        left_out = {**getattr(source, "left_out", {}), **dict.fromkeys(sorted(found.left_out), "list")}
+        if left_out:
             console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
         dead = None
         if given.errors is not None:
             opened = open_sink(given.errors, csv_safe=given.csv_safe is not False, private=True, columns=SET_ASIDE)
             dead = stack.enter_context(opened)
         phases = stack.enter_context(stream_summary.Phases(console))
-        intake = Intake(model, counts, dead, stream_summary.complainer(console), reasons)
+        account = Account(model, counts, dead, stream_summary.complainer(console), reasons)
+        intake = Intake(model, account)
         show = phases.begin("reading")
         for record in source:
             counts["read"] += 1
@@ -123,7 +125,9 @@ def fit(given: FitOptions) -> None:
                         f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
                     )
                 labels[ready.label] += 1
-            intake.take(ready)
+                intake.take(ready)
+            else:
+                account.refuse(ready, ready.reason)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         _refuse_lost_classes(file, found, labels, model)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stream_osr.errors import InvalidParameter
 from stream_osr.printable_text import counted
 from stream_osr_connectors.cli import stream_summary
 from stream_osr_connectors.terminal import Terminal
@@ -17,6 +18,9 @@ from stream_osr_connectors.terminal import Terminal
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
     subclasses: Annotated[bool, typer.Option("--subclasses", help="List all subclasses with their shares.")] = False,
+    stream: Annotated[
+        str | None, typer.Option("--stream", help="Key of the stream to show, in a checkpoint of `run --by`.")
+    ] = None,
 ) -> None:
     """Print the classes, subclasses and counters of a model.
 
@@ -24,11 +28,20 @@ def inspect(
     """
     from stream_osr.discovery.summaries import ALL_MET
     from stream_osr_connectors.files.checkpoint import load_model_and_run
+    from stream_osr_connectors.files.streams import keyed_of, recognizer_of
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
-    out.say(*replace(recognizer.summary(), unmet=ALL_MET).text(subclasses=subclasses).split("\n"))
+    if run is None or run.keys is None:
+        if stream is not None:
+            raise InvalidParameter(f"{model} has no streams by key. Leave out --stream")
+    elif stream is not None:
+        recognizer, run = recognizer_of(recognizer, run.keys, model, stream), None
     trained = recognizer.trained
-    out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
+    if run is not None and run.keys is not None:
+        out.say(f"{counted(len(trained.labels), 'known class', 'known classes')}, and a stream for each key")
+    else:
+        out.say(*replace(recognizer.summary(), unmet=ALL_MET).text(subclasses=subclasses).split("\n"))
+        out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
     if trained.unguarded:
         out.say(f"no reference check: {trained.unguarded}")
     else:
@@ -40,7 +53,18 @@ def inspect(
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
     out.say(f"fingerprint {trained.fingerprint}")
-    out.say(*stream_summary.account(recognizer))
+    if run is None or run.keys is None:
+        out.say(*stream_summary.account(recognizer))
+    if run is not None and run.keys is not None:
+        keyed = keyed_of(recognizer, model, run.keys)
+        out.say(*stream_summary.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
+        out.say(*stream_summary.keys(keyed, run.totals["read"]))
+        out.say(f"next, to look at a key: stream-osr inspect {quote(str(model))} --stream KEY")
+        return
+    if stream is not None:
+        if (command := stream_summary.naming(recognizer, model, stream)) is not None:
+            out.say(command)
+        return
     if run is None:
         out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
         return

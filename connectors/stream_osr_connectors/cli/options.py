@@ -19,13 +19,15 @@ from stream_osr_connectors.files.open_file import is_folder
 T = TypeVar("T")
 
 _SUBJECTS = {
-    "Input and output": "config model input truth output events errors checkpoint checkpoint_every resume follow "
-    "format csv_safe title",
-    "Columns and values": "label key time features categorical numeric missing on_missing absent label_type hide "
-    "image",
+    "Input and output": "http config model input truth output events errors checkpoint checkpoint_every resume "
+    "follow format csv_safe title state horizon",
+    "Columns and values": "label key time by stream features categorical numeric missing on_missing absent "
+    "label_type hide image",
     "Training": "pca seed yes",
-    "Decisions": "unknown batch_size max_wait decision_delay min_probability half_life chains speed last",
-    "Web server": "host port name allow_commands tokens",
+    "Decisions": "unknown batch_size max_wait decision_delay min_probability half_life chains contributions speed "
+    "last",
+    "Web server": "host port name",
+    "Access": "allow_commands tokens",
 }
 """Options of each subject in the help."""
 

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
@@ -22,8 +23,9 @@ from stream_osr_connectors.files.open_file import is_piped
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stream_osr import OpenSetRecognizer
+    from stream_osr import Keyed, OpenSetRecognizer
     from stream_osr_connectors.files.checkpoint import Checkpoint
+    from stream_osr_connectors.files.columns import Kind
     from stream_osr_connectors.files.file_run import FileRun, Sinks
 
 SETTABLE = ("min_probability",)
@@ -45,10 +47,12 @@ class RunOptions(options.SharedOptions):
     )
     events: Path | None = option("Events file to write.", "--events", "-e")
     label: str | None = option("Label column. The model learns labelled instances and does not decide them.")
+    by: str | None = option("Column of stream keys: one recognizer for each key, for example for each device.")
     categorical: str | None = option("Comma-separated columns that must be categories of the model.")
     batch_size: int | None = option("Micro-batch size, in instances.")
     max_wait: float | None = option("Time units after which a micro-batch closes.")
     chains: int | None = option("Number of the model's chains to run. Fewer are faster.")
+    contributions: int | None = option("Show the contributions of N features with each decision.", min=1)
     checkpoint: Path | None = option("Checkpoint file (default: OUTPUT.checkpoint).")
     checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
     resume: bool = option("Resume from the checkpoint, if it exists.", "--resume", default=False)
@@ -83,7 +87,7 @@ class RunOptions(options.SharedOptions):
         names = options.feature_list(self.features)
         if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
             names = [str(name) for name in recognizer.trained.names]
-        return {"key": self.key, "time": self.time, "label": self.label, "features": names}
+        return {"key": self.key, "time": self.time, "label": self.label, "features": names, "by": self.by}
 
 
 @options.takes(RunOptions)
@@ -109,11 +113,11 @@ def run(given: RunOptions) -> None:
     with ExitStack() as stack:
         files = _assemble(stack, console, given, recognizer, started)
         if given.key is None and started is None:
-            known = [given.time, given.label, *map(str, recognizer.trained.names)]
+            known = [given.time, given.label, given.by, *map(str, recognizer.trained.names)]
             stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
         files.stop, files.progress = halted, stack.enter_context(stream_summary.Phases(console)).begin("deciding")
         totals = files.run()
-    _tell(console, totals, recognizer)
+    _tell(console, totals, recognizer, files.keyed)
     written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)
     named = [f"{name} to {path}" for name, path in written if path is not None and str(path) != "-"]
     console.say(*([f"written: {', '.join(named)}"] if named else []))
@@ -138,6 +142,7 @@ def _assemble(
 ) -> FileRun:
     """Open the input and the outputs, and create the run."""
     from stream_osr_connectors.files.file_run import FileRun, check_outputs
+    from stream_osr_connectors.files.streams import keyed_of
     from stream_osr_connectors.files.survey import read_as_text
 
     reading, checkpoint = given.reading(recognizer), given.checkpoint
@@ -153,20 +158,23 @@ def _assemble(
     if started is not None:
         check_outputs(started, given.outputs)
     sinks = _open_sinks(stack, source, given, recognizer.trained.labels)
+    keys = None if given.by is None else partial(keyed_of, recognizer, checkpoint)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
+    rest["contributions"] = given.contributions
     rest |= {
         "complain": stream_summary.complainer(console),
         "tell": lambda *of: console.say(stream_summary.came_of(*of)),
     }
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):
+            rest["keyed"] = None if keys is None else keys(started.keys)
             files = FileRun.go_on(started, source, sinks, **rest)
         console.say(f"resuming after {counted(started.totals['read'], 'record')}")
         return files
     if checkpoint is not None and checkpoint.exists():
         with sole_writer(checkpoint):  # what others write is not replaced
             console.say(*replaced(given.output, checkpoint))
-    return FileRun(recognizer, source, sinks, **rest)
+    return FileRun(recognizer, source, sinks, keyed=None if keys is None else keys(), **rest)
 
 
 def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Sequence[object]) -> Sinks:
@@ -175,7 +183,9 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Se
     from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
     from stream_osr_connectors.files.file_run import Sinks
 
-    decided = columns_of(Decision)
+    by: dict[str, Kind] = {} if given.by is None else {"by": "text"}
+    more: dict[str, Kind] = {} if given.contributions is None else {"contributions": "json"}
+    decided = {**by, **columns_of(Decision), **more}
     if getattr(source, "whole_keys", False):
         decided["key"] = "whole"
     sinks: list[Sink | None] = [
@@ -190,12 +200,12 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Se
                 classes=classes,
             )
         )
-        for path, columns in zip(given.outputs, (decided, columns_of_events(), SET_ASIDE), strict=True)
+        for path, columns in zip(given.outputs, (decided, {**by, **columns_of_events()}, SET_ASIDE), strict=True)
     ]
     return Sinks(sinks[0], *sinks[1:])  # type: ignore[arg-type]
 
 
-def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer) -> None:
+def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer, keyed: Keyed | None) -> None:
     """Print the totals of a run."""
     console.say(f"{totals['read']} read, {totals['decided']} decided, {counted(totals['events'], 'event')}")
     if summed := recognizer.counters["events_summed"]:
@@ -207,6 +217,9 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
         )
     if totals["labelled"]:
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
+    if keyed is not None:
+        console.say(*stream_summary.keys(keyed, totals["read"]))
+        return
     if missing := recognizer.counters["missing"]:
         console.say(f"{counted(missing, 'missing value')}: what else there was of their instances decided")
     console.say(*stream_summary.account(recognizer))
@@ -268,8 +281,9 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
     for name, value in other.items():
         if name not in SETTABLE:
             raise ConnectorError(_as_begun(f"{_option(name)} {value:g}", f"{_option(name)} {begun[name]}"))
-    for name, was in (started.reading or {}).items():
-        asked, read = _column_text(name, reading.get(name)), _column_text(name, was)
+    begun_with = started.reading or {}
+    for name in {**begun_with, **reading} if begun_with else ():
+        asked, read = _column_text(name, reading.get(name)), _column_text(name, begun_with.get(name))
         if asked != read:
             raise ConnectorError(_as_begun(asked, read))
     for position in started.sinks if csv_safe is not None else ():

@@ -115,6 +115,8 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
     Each setting is an option, an environment variable (STREAM_OSR_BATCH_SIZE for --batch-size), or a line of the file
     (batch_size: 64). Options override variables, and variables override the file.
 
+    With --http this command serves over HTTP: see `stream-osr serve --http --help`.
+
     Example: stream-osr serve --config service.yaml --instance worker-1
     """
     settings = settings_of(context)  # a wrong setting is reported before the slow import

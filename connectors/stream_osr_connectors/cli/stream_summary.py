@@ -17,7 +17,7 @@ from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.terminal import OneLine, Terminal
 
 if TYPE_CHECKING:
-    from stream_osr import OpenSetRecognizer
+    from stream_osr import Keyed, OpenSetRecognizer
     from stream_osr_connectors.commands import Command, CommandResult
 
 SHOWN = 12
@@ -180,10 +180,25 @@ def set_aside(count: int, reasons: Mapping[str, int], where: str) -> list[str]:
     return [f"{count} set aside; {where}", *(f"  {number}: {kind}" for number, kind in kinds)]
 
 
-def naming(model: OpenSetRecognizer, checkpoint: Path) -> str | None:
+def keys(keyed: Keyed, read: int) -> list[str]:
+    """Describe the streams by key: how many there are, and those with the largest share of unknown."""
+    lines = keyed.summary()
+    emerged = sum(line.emerged > 0 for line in lines)
+    out = [f"{counted(len(lines), 'key')}, {emerged} with new subclasses"]
+    if len(lines) > 1 and 2 * len(lines) > read:
+        out.append("most keys have one record. Is this the column of the stream key (--by)?")
+    for line in lines[:SHOWN]:
+        found = f", {counted(line.emerged, 'new subclass', 'new subclasses')}" if line.emerged else ""
+        share = f"{line.decided} decided, {100 * line.unknown:.1f} % unknown"
+        out.append(f"  {printable(line.by, 60)}: {counted(line.seen, 'instance')}, {share}{found}")
+    return [*out, *([f"  and {counted(len(lines) - SHOWN, 'more key')}"] if len(lines) > SHOWN else [])]
+
+
+def naming(model: OpenSetRecognizer, checkpoint: Path, stream: str | None = None) -> str | None:
     """Return the command that names the largest candidate, or ``None`` if there is no candidate."""
     candidates = model.new_classes().candidates
     if not candidates:
         return None
     ids = ",".join(map(str, candidates[0].subclasses))
+    ids = quote(ids if stream is None else f"{stream}/{ids}")
     return f"next, to name {candidates[0].name}: stream-osr promote {ids} NAME --checkpoint {quote(str(checkpoint))}"

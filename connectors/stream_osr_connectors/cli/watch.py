@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr_connectors.cli import options
 from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.terminal import Terminal
 
+if TYPE_CHECKING:
+    from stream_osr_connectors.page.live.access import Tokens
+    from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
+    from stream_osr_connectors.page.live.feeds import FileFeed
+    from stream_osr_connectors.page.live.file_commands import FileActs
+
 
 @dataclass(kw_only=True)
-class WatchOptions:
-    """Options of ``stream-osr watch``."""
+class StreamOptions:
+    """Options of the files of a stream, and of commands to it."""
 
-    decisions: Path | None = argument("Decisions file of `stream-osr run` (JSON Lines). The run may still write it.")
-    config: Path | None = option("Settings of a Kafka service (YAML), in place of DECISIONS.")
     events: Path | None = option(
         "Events file (default: events.jsonl beside DECISIONS, if it exists).", "--events", "-e"
     )
@@ -26,14 +30,22 @@ class WatchOptions:
     input: Path | None = option("Input of the run, to show the features of examples.", "--input", "-i")
     key: str | None = option("Key column of the input.")
     hide: str | None = option("Comma-separated columns of the input to hide.")
+    allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
+    tokens: Path | None = option("File of tokens, one name:token per line (default: the variable STREAM_OSR_TOKENS).")
+
+
+@dataclass(kw_only=True)
+class WatchOptions(StreamOptions):
+    """Options of ``stream-osr watch``."""
+
+    decisions: Path | None = argument("Decisions file of `stream-osr run` (JSON Lines). The run may still write it.")
+    config: Path | None = option("Settings of a Kafka service (YAML), in place of DECISIONS.")
     image: str | None = option("URL of the picture of an instance, with {key} in place of the key.")
     speed: float | None = option("Replay speed in decisions a second (default: all at once).", min=0.1)
     last: int = option("Number of latest decisions to read from a Kafka service.", min=1, default=1_000_000)
     host: str = option("Address to listen on.", default="127.0.0.1")
     port: int = option("Port to listen on. 0 chooses a free port.", min=0, max=65535, default=8700)
     name: list[str] | None = option("Further HOST or HOST:PORT under which browsers may reach the page.")
-    allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
-    tokens: Path | None = option("File of tokens, one name:token per line (default: the variable STREAM_OSR_TOKENS).")
 
 
 @options.takes(WatchOptions)
@@ -48,18 +60,16 @@ def watch(given: WatchOptions) -> None:
         raise InvalidParameter("give either the decisions file of a run or --config of a Kafka service")
     try:
         from stream_osr_connectors.page.live import page_host
-        from stream_osr_connectors.page.live.access import is_local, read_tokens
+        from stream_osr_connectors.page.live.access import is_local
         from stream_osr_connectors.page.live.examples import Images
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the page needs {error.name}. Install it: pip install 'stream-osr[live]'") from error
     console = Terminal(stderr=True)
-    known = read_tokens(given.tokens, os.environ) if given.allow_commands else None
-    if given.tokens is not None and not given.allow_commands:
-        raise InvalidParameter("--tokens lists who may give commands. Add --allow-commands")
+    known = tokens_of(given)
     images = None if given.image is None else Images(given.image)
     listening = page_host.listen(given.host, given.port)
     try:
-        parts = _of_service(given) if given.decisions is None else _of_files(given, given.decisions)
+        parts = _of_service(given) if given.decisions is None else parts_of_files(given, given.decisions, given.speed)
     except BaseException:
         listening.close()
         raise
@@ -75,7 +85,31 @@ def watch(given: WatchOptions) -> None:
     page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
 
-def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
+def tokens_of(given: StreamOptions) -> Tokens | None:
+    """Read the tokens of the people who may give commands, or return ``None`` if commands are not allowed.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are no tokens, or a file of tokens without ``--allow-commands``.
+    """
+    from stream_osr_connectors.page.live.access import read_tokens
+
+    if given.tokens is not None and not given.allow_commands:
+        raise InvalidParameter("--tokens lists who may give commands. Add --allow-commands")
+    return read_tokens(given.tokens, os.environ) if given.allow_commands else None
+
+
+def parts_of_files(
+    given: StreamOptions, decisions: Path, speed: float | None = None
+) -> tuple[FileFeed, CheckpointView, FileActs]:
+    """Open the files of a run. Return the feed, the facts of the checkpoint, and the interface for commands.
+
+    Raises
+    ------
+    ConnectorError
+        If a file cannot be followed.
+    """
     from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
     from stream_osr_connectors.page.live.feeds import FileFeed
     from stream_osr_connectors.page.live.file_commands import FileActs
@@ -86,7 +120,7 @@ def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
     checkpoint = given.checkpoint or Path(f"{decisions}.checkpoint")
     hidden = () if given.hide is None else tuple(part.strip() for part in given.hide.split(","))
     inputs = None if given.input is None else InputRows(given.input, given.key, hidden)
-    feed, acts = FileFeed(decisions, events, inputs, given.speed), FileActs(checkpoint, allowed=given.allow_commands)
+    feed, acts = FileFeed(decisions, events, inputs, speed), FileActs(checkpoint, allowed=given.allow_commands)
     return feed, CheckpointView(checkpoint), acts
 
 

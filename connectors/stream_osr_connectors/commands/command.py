@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from stream_osr import OpenSetRecognizer, limits
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, InvalidSubclass, NothingToUndo
+from stream_osr.keyed import full_id
 from stream_osr.labels import as_known, clean_label
 from stream_osr.printable_text import brief, typed
 
@@ -94,6 +95,8 @@ class Command(NamedTuple):
         ``None`` means any run.
     reason, by
         Reason and author, for the audit log only.
+    stream
+        Key of the stream in a run with a recognizer for each key.
     """
 
     action: Action
@@ -104,11 +107,12 @@ class Command(NamedTuple):
     run: str | None = None
     reason: str | None = None
     by: str | None = None
+    stream: str | None = None
 
     @property
     def place(self) -> str:
-        """Name of the partition, or empty text."""
-        return "" if self.partition is None else "/".join(map(str, self.partition))
+        """Name of the partition or the key of the stream, or empty text."""
+        return (self.stream or "") if self.partition is None else "/".join(map(str, self.partition))
 
     @property
     def names(self) -> list[str]:
@@ -116,7 +120,11 @@ class Command(NamedTuple):
 
         >>> Command("mute", (11, 12)).names, Command("mute", (17,), partition=("sensors", 3)).names
         (['11', '12'], ['sensors/3:17'])
+        >>> Command("mute", (11,), stream="pump 1").names
+        ['pump 1/11']
         """
+        if self.stream is not None:
+            return [full_id(self.stream, each) for each in self.subclasses]
         return [f"{self.place}:{each}" if self.partition else str(each) for each in self.subclasses]
 
     def checked(self) -> Command:
@@ -156,6 +164,7 @@ class Command(NamedTuple):
             label = clean_label(label)
             limits.check_label(label)
         try:
+            limits.check_key(self.stream)
             limits.check_key(key_of(self.key))
         except DecodeError as error:
             raise InvalidParameter(f"key {error}") from None
@@ -169,7 +178,7 @@ class Command(NamedTuple):
         ('promote 11, 12 to sky', 'undo sensors/3')
         """
         if self.action == "label":
-            return f"label {self.key} as {self.label}"
+            return f"label {self.key} as {self.label}" + (f" in {self.stream}" if self.stream is not None else "")
         to = f" to {self.label}" if self.action == "promote" else ""
         return f"{self.action} {', '.join(self.names) or self.place}".rstrip() + to
 

@@ -86,11 +86,11 @@ def pair_undos(entries: Iterable[CommandEntry]) -> list[CommandEntry]:
     [1, None]
     """
     out = list(entries)
-    by_stream: dict[Partition | None, dict[int, int]] = {}
+    by_stream: dict[str, dict[int, int]] = {}
     for at, entry in enumerate(out):
         if entry.command is None or entry.outcome not in ("done", "asked"):
             continue
-        there = by_stream.setdefault(entry.command.partition, {})
+        there = by_stream.setdefault(entry.command.place, {})
         if entry.counts:
             there[len(there) if entry.place is None else entry.place] = at
         elif entry.command.action == "undo":

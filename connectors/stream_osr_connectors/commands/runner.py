@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 
 from stream_osr import OpenSetRecognizer
 
@@ -58,7 +59,9 @@ class CommandRunner:
         self._look()
         return bool(self._pending)
 
-    def run(self, model: OpenSetRecognizer, *, all: bool = False) -> list[tuple[int, Command, CommandResult]]:
+    def run(
+        self, apply: Callable[[Command], CommandResult], *, all: bool = False
+    ) -> list[tuple[int, Command, CommandResult]]:
         """Apply the commands that are due, or all of them, in order. A command that fails changes nothing.
 
         Returns
@@ -68,7 +71,7 @@ class CommandRunner:
         done = list[tuple[int, Command, CommandResult]]()
         while self._pending and (all or self._is_due(self._pending[0][0])):
             n, command = self._pending.popleft()
-            result = command.apply(model)._replace(after=self._totals["read"])
+            result = apply(command)._replace(after=self._totals["read"])
             if self._known.pop(n, None) != result:
                 self._log.tell(n, result)
             self._totals["asked"] = n

@@ -5,7 +5,7 @@ standard input and output), Parquet (extra ``parquet``), folders of files, and m
 """
 
 from ..base import BadRecord, CheckedSink, Position, Record, Sink, Source
-from ..memory import MemorySink, MemorySource
+from ..memory import FrameSource, MemorySink, MemorySource
 from ..values import LabelType
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
@@ -22,6 +22,7 @@ __all__ = [
     "CsvSource",
     "FolderSource",
     "Format",
+    "FrameSource",
     "JsonLinesSink",
     "JsonLinesSource",
     "LabelType",

@@ -19,7 +19,9 @@ from ..base import Position
 from ..commands.command import Command, CommandReceipt, CommandResult
 from ..commands.file_log import CommandLog, of_file
 from ..commands.runner import CommandRunner
+from .intake import Account
 from .locking import sole_writer
+from .streams import KEYS, KeyedStreams, OneStream, keyed_of
 
 __all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "save_checkpoint"]
 
@@ -44,6 +46,9 @@ class Checkpoint(NamedTuple):
         ``None`` means unknown.
     reasons
         Why records were set aside: the count of each kind (:func:`.rejected_record.kind_of`).
+    keys
+        State of the recognizers by key (:meth:`.streams.KeyedStreams.as_state`). ``model`` then has no stream.
+        ``None`` means one stream.
     """
 
     model: OpenSetRecognizer
@@ -52,6 +57,7 @@ class Checkpoint(NamedTuple):
     totals: Counter[str]
     reading: Mapping[str, Any] | None = None
     reasons: Mapping[str, int] = MappingProxyType({})
+    keys: Mapping[str, Any] | None = None
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
@@ -64,7 +70,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
 
 _PLACE = maybe(mapping(text(), anything))
-_PERHAPS = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
+_PERHAPS = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1)), "keys": KEYS}
 _CONTENT = fields(
     _PERHAPS, model=recognizer, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0))
 )
@@ -81,8 +87,27 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     content = read_archive(path, "checkpoint", _CONTENT)
     model = OpenSetRecognizer.from_state(content["model"])
     totals = Counter(content["totals"])
-    perhaps = content.get("reading"), Counter(content.get("reasons", {}))
+    perhaps = content.get("reading"), Counter(content.get("reasons", {})), content.get("keys")
     return Checkpoint(model, content["source"], content["sinks"], totals, *perhaps)
+
+
+def streams_of(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> OneStream | KeyedStreams:
+    """Return the streams of a checkpoint, to apply commands to them or to look at them."""
+    account = Account(
+        checkpoint.model, checkpoint.totals, None, lambda row, reason: None, Counter(checkpoint.reasons)
+    )
+    if checkpoint.keys is None:
+        return OneStream(account)
+    return KeyedStreams(keyed_of(checkpoint.model, path, checkpoint.keys), account, checkpoint.keys)
+
+
+def save_streams(path: str | os.PathLike[str], checkpoint: Checkpoint, streams: OneStream | KeyedStreams) -> None:
+    """Write a checkpoint with the state of the streams."""
+    if not isinstance(streams, KeyedStreams):
+        save_checkpoint(path, checkpoint)
+        return
+    save_checkpoint(path, checkpoint._replace(keys=streams.as_state()))
+    streams.keyed.saved()
 
 
 def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
@@ -199,9 +224,10 @@ def settle(checkpoint: str | os.PathLike[str], log: CommandLog) -> list[tuple[in
         try:
             with sole_writer(checkpoint):
                 started = load_checkpoint(checkpoint)
-                done = CommandRunner(log, started.totals).run(started.model)
+                streams = streams_of(started, checkpoint)
+                done = CommandRunner(log, started.totals).run(streams.apply)
                 if done:
-                    save_checkpoint(checkpoint, started)
+                    save_streams(checkpoint, started, streams)
         except InUse:
             return None
     return done

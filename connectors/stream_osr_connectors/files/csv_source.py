@@ -145,11 +145,11 @@ _INDEX = "Unnamed: 0"
 class CsvSource(LineSource):
     r"""Records from a CSV file with a header row.
 
-    Every column except the key, the time and the label is a feature. A feature is numeric unless it is one of the
-    categories, whose values are text. An empty field is a missing value (``None``), and so are the usual markers
-    (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`,
-    and reading continues with the next one. Blank lines, and comments and Excel's ``sep=;`` before the header, are
-    skipped. Names of columns have no spaces around them. Empty fields after the last column do not count.
+    Every column except the key, the time, the label and the stream key is a feature. A feature is numeric unless it
+    is one of the categories, whose values are text. An empty field is a missing value (``None``), and so are the
+    usual markers (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes
+    a `BadRecord`, and reading continues with the next one. Blank lines, and comments and Excel's ``sep=;`` before the
+    header, are skipped. Names of columns have no spaces around them. Empty fields after the last column do not count.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
     ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``, counted in
@@ -162,6 +162,8 @@ class CsvSource(LineSource):
     key, time, label
         Columns of the key (text), the event time (seconds since 1970 or an ISO 8601 timestamp, UTC if it has no
         offset) and the label, or ``None`` if there is no such column.
+    by
+        Column of the stream key (text), or ``None``.
     features
         Feature columns (default: all others).
     categorical
@@ -255,6 +257,7 @@ class CsvSource(LineSource):
             position=position,
             raw=raw_text(self._rows.taken),
             ignored=self._ignored,
+            by=self._read(row, self._fields.by, lambda text: text or None),
         )
 
     def _plain_numbers(self, row: list[str]) -> dict[str, float] | None:
@@ -317,8 +320,7 @@ class CsvSource(LineSource):
 
     def _named(self) -> set[str]:
         """Return the columns that the caller has named."""
-        *special, features, _ = self._fields
-        return {name for name in (*special, *(features or ())) if name is not None}
+        return {*self._fields.special, *(self._fields.features or ())}
 
     def _is_comment(self, text: str) -> bool:
         """Return whether a line above the header is a comment: it begins with ``#`` and contains no named column."""
@@ -334,7 +336,7 @@ class CsvSource(LineSource):
         source, header = self._lines.name, [name.strip() for name in row]
         if len(set(header)) < len(set(row)):
             header = row  # spaces alone tell two columns apart
-        *special, features, _ = self._fields
+        named, features = self._fields.special, self._fields.features
         while features is None and header and not header[-1]:
             header.pop()  # each row ends with a delimiter
         if header and not header[0] and _INDEX not in header:
@@ -349,7 +351,6 @@ class CsvSource(LineSource):
             )
         self._header = [name.strip() for name in row[: len(header)]]
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
-        named = [name for name in special if name is not None]
         self.feature_columns = [name for name in header if name not in named] if features is None else features
         for name in (*named, *self.feature_columns):
             if name not in self._places and name.strip() in self._places:

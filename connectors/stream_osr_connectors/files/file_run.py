@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Keyed, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, RefusedState
 
-from ..base import CheckedSink, PatientSource, Record, Sink, Source
+from ..base import BadRecord, CheckedSink, PatientSource, Record, Sink, Source
 from ..commands.command import Command, CommandResult
 from ..commands.file_log import CommandLog
 from ..commands.runner import CommandRunner
-from .checkpoint import Checkpoint, save_checkpoint, settle
-from .intake import Intake
+from .checkpoint import Checkpoint, save_streams, settle
+from .intake import Account
 from .locking import sole_writer
+from .streams import KeyedStreams, OneStream
 
 __all__ = ["FileRun", "Sinks", "go_on"]
 
@@ -28,6 +29,12 @@ logger = logging.getLogger("stream_osr")
 
 SHOW_SECONDS = 1.0
 """Seconds between two flushes while the source waits, because readers may follow the outputs."""
+
+LONG_SAVE, LONGEST_SHARE = 1.0, 10.0
+"""Seconds above which a save is long, and the least interval after a long one as a multiple of this save.
+
+With many keys a checkpoint stores many recognizers.
+"""
 
 
 class Sinks(NamedTuple):
@@ -129,7 +136,8 @@ class FileRun:
     checkpoint
         File for checkpoints, which no other run may use at the same time.
     checkpoint_every
-        Records between two checkpoints.
+        Records between two checkpoints. After a checkpoint that takes more than a second there are more of them, so
+        that saving takes a tenth of the time at most.
     started
         Checkpoint whose positions source and sinks have. See :meth:`go_on`.
     reading
@@ -142,6 +150,13 @@ class FileRun:
         Called with row and reason of each record that is set aside.
     tell
         Called with number, command and result of each command.
+    keyed
+        Recognizers by key, to run one for each value of :attr:`stream_osr_connectors.base.Record.by`
+        (:func:`.streams.keyed_of`). ``model`` then has their arguments, and counts the records that are set aside.
+        Decisions and events have a further field ``by``. ``None`` means one stream.
+    contributions
+        Number of features whose contributions each decision has, in a field ``contributions``
+        (:meth:`stream_osr.OpenSetRecognizer.contributions_many`). ``None``: there is no such field.
 
     Attributes
     ----------
@@ -178,15 +193,27 @@ class FileRun:
     progress: Callable[[int], None] = lambda read: None
     complain: Callable[[int, str], None] = lambda row, reason: None
     tell: Callable[[int, Command, CommandResult], None] = lambda n, command, result: None
+    keyed: Keyed | None = None
+    contributions: int | None = None
 
     def __post_init__(self) -> None:
         started = self.started
+        if started is not None and (started.keys is None) != (self.keyed is None):
+            was, now = ("one stream", "by key") if started.keys is None else ("by key", "one stream")
+            raise ConnectorError(f"the run was begun as {was} and continues as {now}. Give the same to resume")
+        if self.keyed is not None and self.contributions is not None:
+            raise ConnectorError("contributions need one stream. Leave out the recognizers by key, or contributions")
         self.totals: Counter[str] = Counter() if started is None else started.totals
         self.reasons: Counter[str] = Counter() if started is None else Counter(started.reasons)
         self._position = None if started is None else started.source
-        self._intake = Intake(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
+        self._account = Account(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
+        self._streams: OneStream | KeyedStreams = (
+            OneStream(self._account, self.contributions)
+            if self.keyed is None
+            else KeyedStreams(self.keyed, self._account, None if started is None else started.keys)
+        )
         self._runner: CommandRunner | None = None
-        self._changed, self._unsaved = False, 0
+        self._changed, self._unsaved, self._save_from = False, 0, 0.0
         self._visible, self._show_at = self._written(), 0.0
 
     @classmethod
@@ -238,7 +265,7 @@ class FileRun:
         goes_on = stopped and (patient is None or patient.resumes)
         self._apply_commands(last=not goes_on)
         if not goes_on:
-            self._intake.flush()
+            self._streams.flush()
             self._publish()
         self._save()
         self.sinks.flush()
@@ -249,12 +276,15 @@ class FileRun:
             self.totals["read"] += 1
             self._position, self._changed = record.position, True
             self._unsaved += 1
-            self._intake.take(record)
+            if isinstance(record, BadRecord):
+                self._account.refuse(record, record.reason)
+            else:
+                self._streams.take(record)
             self._publish()
             self.progress(self.totals["read"])
             if isinstance(record, Record) and record.ignored:
                 self.model.note_ignored(record.ignored)
-            if self._unsaved >= self.checkpoint_every:
+            if self._unsaved >= self.checkpoint_every and time.monotonic() >= self._save_from:
                 self._try_to_save()
             self._apply_commands()
             if flushes:
@@ -273,7 +303,7 @@ class FileRun:
         """Apply the commands that are due, or all of them at the end of the input."""
         if self._runner is None or not (self._runner.last_look() if last else self._runner.due()):
             return
-        done = self._runner.run(self.model, all=last)
+        done = self._runner.run(self._streams.apply, all=last)
         self._changed = True
         self._publish()
         self._try_to_save()
@@ -281,13 +311,13 @@ class FileRun:
             self.tell(*each)
 
     def _publish(self) -> None:
-        for decision in self.model.drain():
+        for decision in self._streams.decisions():
             self.totals["decided"] += 1
-            self.sinks.decisions.write(decision.as_dict())
-        for event in self.model.drain_events():
+            self.sinks.decisions.write(decision)
+        for event in self._streams.events():
             self.totals["events"] += 1
             if self.sinks.events is not None:
-                self.sinks.events.write(event.as_dict())
+                self.sinks.events.write(event)
 
     def _save(self) -> None:
         """Write a checkpoint if anything has changed since the start of the run."""
@@ -295,16 +325,18 @@ class FileRun:
             self._flush()
             places = tuple(None if sink is None else sink.position() for sink in self.sinks)
             now = Checkpoint(self.model, self._position, places, self.totals, self.reading, self.reasons)
-            save_checkpoint(self.checkpoint, now)
+            save_streams(self.checkpoint, now, self._streams)
 
     def _try_to_save(self) -> None:
         """Write a checkpoint, or log why a checkpoint that could not be read again is skipped."""
+        began = time.monotonic()
         try:
             self._save()
         except RefusedState as error:
             self.totals["checkpoints_refused"] += 1
             logger.error("%s", error)
-        self._unsaved = 0
+        self._unsaved, took = 0, time.monotonic() - began
+        self._save_from = began + LONGEST_SHARE * took if took > LONG_SAVE else 0.0
 
     def _show(self, *, at_once: bool = False) -> None:
         """Flush the outputs for their readers once a second."""

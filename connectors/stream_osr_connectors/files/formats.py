@@ -53,7 +53,7 @@ def open_source(
     format
         ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"parquet"``. The default is the format of the suffix: ``.csv``,
         ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.json``, each also with ``.gz``, and ``.parquet`` or ``.pq``.
-    key, time, label, features, label_type, max_record_bytes, follow
+    key, time, label, features, label_type, by, max_record_bytes, follow
         As in `CsvSource`, `JsonLinesSource` and `ParquetSource`.
     csv_safe
         ``safe`` of `CsvSource`: whether `open_sink` or `stream-osr` wrote the table.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
+from stream_osr.discovery.events import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
 from stream_osr.labels import as_known
 from stream_osr.printable_text import printable
@@ -24,17 +26,13 @@ ATTEMPTS = 3
 """Most attempts at a call that closes a micro-batch."""
 
 
-class Intake:
-    """The path of records into a recognizer.
-
-    A defect or a lack of memory may prevent the end of a micro-batch. The intake tries it a few times. Then it closes
-    the batch without its last record. If that fails too, it gives up the instances of the batch. The stream
-    continues.
+class Account:
+    """Account of the records of a run: totals, and the records that are set aside.
 
     Parameters
     ----------
     model
-        The recognizer.
+        Recognizer that counts the records that are set aside.
     totals
         Counts of records ``read``, ``labelled`` and ``set_aside``.
     errors
@@ -53,45 +51,86 @@ class Intake:
         complain: Callable[[int, str], None],
         reasons: Counter[str],
     ) -> None:
-        self._model, self._totals, self._errors = model, totals, errors
-        self._complain, self._reasons = complain, reasons
-        self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
+        self.model, self.totals = model, totals
+        self._errors, self._complain, self._reasons = errors, complain, reasons
 
-    def take(self, record: Record | BadRecord) -> None:
-        """Give a record, number ``totals["read"]``, to the recognizer, or set it aside."""
-        if isinstance(record, BadRecord):
-            self._set_aside(RejectedRecord(record.row, reason_of(record, record.reason), record.raw))
-            return
-        number, bad = self._totals["read"], self._model.counters["bad_rows"]
-        try:
-            _check(self._model, record)
-            if record.label is not None:
-                record = record._replace(label=label_in(self._model, record.label))
-            learnt, given_up = self._learn(record, number)
-        except (InvalidInstance, InvalidLabel) as error:
-            refused = RejectedRecord(row_of(record, number), reason_of(record, str(error)), raw_of(record))
-            self._set_aside(refused, counted=self._model.counters["bad_rows"] - bad)
-            return
-        if learnt and record.label is not None:
-            self._totals["labelled"] += 1
-        for each in given_up:
-            self._set_aside(each)
+    def refuse(self, record: Record | BadRecord, reason: str, *, counted: int = 0) -> None:
+        """Set a record aside. ``counted`` is 1 if the recognizer has counted it as a bad row."""
+        raw = record.raw if isinstance(record, BadRecord) else raw_of(record)
+        row = record.row if isinstance(record, BadRecord) else row_of(record, self.totals["read"])
+        self.set_aside(RejectedRecord(row, reason_of(record, reason), raw), counted=counted)
 
-    def flush(self) -> None:
-        """Close the micro-batch early, and set aside the records that are given up."""
-        if (error := self._failure(self._model.flush)) is not None:
-            given_up = self._give_up(error)
-            self._model.flush()
-            for each in given_up:
-                self._set_aside(each)
-
-    def _set_aside(self, refused: RejectedRecord, *, counted: int = 0) -> None:
-        self._totals["set_aside"] += 1
-        self._model.count_refused(counted=counted)
+    def set_aside(self, refused: RejectedRecord, *, counted: int = 0) -> None:
+        """Count, report and write a record that is set aside."""
+        self.totals["set_aside"] += 1
+        self.model.count_refused(counted=counted)
         count_kind(self._reasons, refused.reason)
         self._complain(refused.row, refused.reason)
         if self._errors is not None:
             self._errors.write(refused._asdict())
+
+
+class Intake:
+    """The path of records into a recognizer.
+
+    A defect or a lack of memory may prevent the end of a micro-batch. The intake tries it a few times. Then it closes
+    the batch without its last record. If that fails too, it gives up the instances of the batch. The stream
+    continues.
+
+    Parameters
+    ----------
+    model
+        The recognizer.
+    account
+        Account of the records of the run.
+    recalls
+        Whether :meth:`decided` is needed.
+    """
+
+    def __init__(self, model: OpenSetRecognizer, account: Account, *, recalls: bool = False) -> None:
+        self._model, self._account = model, account
+        self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
+        self._restored = [*_as_read(model)] if recalls else []
+
+    def take(self, record: Record) -> bool:
+        """Give record number ``totals["read"]`` to the recognizer, or set it aside. Return whether it was learnt."""
+        totals, counters = self._account.totals, self._model.counters
+        number, bad = totals["read"], counters["bad_rows"]
+        try:
+            check(self._model, record)
+            if record.label is not None:
+                record = record._replace(label=label_in(self._model, record.label))
+            learnt, given_up = self._learn(record, number)
+        except (InvalidInstance, InvalidLabel) as error:
+            own = self._account.model is self._model
+            self._account.refuse(record, str(error), counted=counters["bad_rows"] - bad if own else 0)
+            return False
+        if learnt and record.label is not None:
+            totals["labelled"] += 1
+        for each in given_up:
+            self._account.set_aside(each)
+        return learnt
+
+    def decided(self, count: int) -> list[Mapping[str, object]]:
+        """Return the features of the latest decided records, in order. No decision may be delayed."""
+        waiting = self._model.pending
+        known = [*self._restored, *(record.features for _, record in self._records)]
+        return known[len(known) - waiting - count : len(known) - waiting]
+
+    def flush(self) -> None:
+        """Close the micro-batch, release all decisions, and set aside the records that are given up."""
+        self._close(self._model.flush)
+
+    def close_batch(self) -> None:
+        """Close the micro-batch early, and set aside the records that are given up."""
+        self._close(self._model.close_batch)
+
+    def _close(self, close: Callable[[], object]) -> None:
+        if (error := self._failure(close)) is not None:
+            given_up = self._give_up(error)
+            close()
+            for each in given_up:
+                self._account.set_aside(each)
 
     def _learn(self, record: Record, number: int) -> tuple[bool, list[RejectedRecord]]:
         """Learn a record. Return whether it was learnt, and the records that were given up, in order."""
@@ -132,14 +171,30 @@ class Intake:
         instances = [each for each in failed if each.x is not None]
         known = [*self._records][-len(instances) :] if instances else []
         self._records.clear()
+        self._restored.clear()
         earlier = instances[: len(instances) - len(known)]
-        before = f"{reason}. It was read by an earlier run"
+        before = f"{reason}. Its line is no longer known"
         out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
         out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
         labels = [each for each in failed if each.x is None]
         return out + [
             RejectedRecord(0, f"{reason}. It is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
         ]
+
+
+def _as_read(model: OpenSetRecognizer) -> Iterator[Mapping[str, object]]:
+    """Yield the features of the records in the unfinished micro-batch."""
+    for each in model.value.buffer:
+        x: dict[Any, object] = {}
+        for name, number in zip(model.trained.names, map(float, each.row), strict=True):
+            texts = model.trained.values.get(name)
+            if math.isnan(number):
+                x[name] = None
+            elif texts is None:
+                x[name] = number
+            else:
+                x[name] = texts[int(number)] if number < len(texts) else NEW_VALUE
+        yield x
 
 
 def _reason(error: Exception) -> str:
@@ -151,7 +206,7 @@ def label_in(model: OpenSetRecognizer, label: Label | None) -> Any:
     return label if label is None or model.value.training is not None else as_known(label, model.value.labels)
 
 
-def _check(model: OpenSetRecognizer, record: Record) -> None:
+def check(model: OpenSetRecognizer, record: Record) -> None:
     """Refuse an instance without the features of the model."""
     try:
         trained = model.trained

@@ -121,9 +121,9 @@ _ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")
 class JsonLinesSource(LineSource):
     r"""Records from a JSON Lines file: one object on each line.
 
-    Features are the fields of the nested object ``"features"`` if there is one. Otherwise they are all numeric fields
-    (``true`` and ``false`` included) except the key, the time and the label. Values are passed on as in the JSON
-    text. ``NaN`` is a missing value (``None``). A line that cannot be used becomes a `BadRecord`, and reading
+    Features are the fields of the nested object ``"features"`` if there is one. Otherwise they are all fields with a
+    number, text, ``true``, ``false`` or a list except the key, the time and the label. Values are passed on as in the
+    JSON text. ``NaN`` is a missing value (``None``). A line that cannot be used becomes a `BadRecord`, and reading
     continues with the next one. Blank lines are skipped.
 
     Delivery: every line once and in order, replayable from a file, not from standard input. Positions are
@@ -138,6 +138,8 @@ class JsonLinesSource(LineSource):
         Names of three fields. The key is text or a whole number. The event time is seconds since 1970 or an ISO 8601
         timestamp (UTC if it has no offset). The label is text, a whole number, true or false. A line without the
         field has no key, time or label.
+    by
+        Name of the field with the stream key, which is text or a whole number, or ``None``.
     features
         Names of the features (default: all others). A line without one of them lacks that value. The values may have
         any type.

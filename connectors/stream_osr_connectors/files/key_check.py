@@ -124,7 +124,10 @@ class _Column:
         self.flaws = 0
 
     def take(self, value: Any) -> int:
-        """Add the next value. Return the number of flaws so far."""
+        """Add the next value. Return the number of flaws so far. A list is no key."""
+        if isinstance(value, list):
+            self.flaws = LOOKED_AT
+            return self.flaws
         self.flaws += value is None or value in self.values
         if value is not None:
             self.values[value] = None

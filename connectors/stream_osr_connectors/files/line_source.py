@@ -291,6 +291,7 @@ class FieldNames(TypedDict, total=False):
     label: str | None
     features: Sequence[str] | None
     label_type: LabelType
+    by: str | None
 
 
 class ReadOptions(FieldNames, total=False):
@@ -309,7 +310,7 @@ def checked_fields(**named: Unpack[FieldNames]) -> JsonFields:
         If the names contradict each other or a value is invalid.
     """
     fields = JsonFields(**named)
-    _, _, label, features, label_type = fields
+    label, features, label_type = fields.label, fields.features, fields.label_type
     if label_type not in get_args(LabelType):
         raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
     if isinstance(features, str):  # list("abc") would pass for three names

@@ -134,12 +134,26 @@ def _index_of(pandas: Any) -> frozenset[str]:
 
 
 def is_feature(kind: Any) -> bool:
-    """Return whether values of an Arrow type are numbers, text or booleans."""
+    """Return whether values of an Arrow type are numbers, text, booleans, or lists of numbers or booleans."""
     types = arrow().types
+    if is_list(kind):
+        return is_feature(kind.value_type) and not is_list(kind.value_type) and not _is_text(kind.value_type)
     kind = kind.value_type if types.is_dictionary(kind) else kind
     numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    texts = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(each(kind) for each in (*numbers, *texts))
+    return _is_text(kind) or any(each(kind) for each in numbers)
+
+
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is a type of lists."""
+    types = arrow().types
+    plain, views = (types.is_list, types.is_large_list), (types.is_list_view, types.is_large_list_view)
+    return any(each(kind) for each in (*plain, types.is_fixed_size_list, *views))
 
 
 def type_in_words(kind: Any) -> str:
@@ -149,8 +163,7 @@ def type_in_words(kind: Any) -> str:
     >>> type_in_words(pa.list_(pa.float64())), type_in_words(pa.timestamp("us")), type_in_words(pa.binary())
     ('list<double>', 'timestamp', 'binary')
     """
-    types = arrow().types
-    if any(each(kind) for each in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+    if is_list(kind):
         return f"list<{type_in_words(kind.value_type)}>"
     return str(kind).partition("[")[0]
 
@@ -175,20 +188,18 @@ def _plain(pa: Any, column: Any) -> list[Any]:
 class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     """Records from the rows of a Parquet file, whose column types separate numbers from text.
 
-    Every column of numbers, text or booleans except the key, the time and the label is a feature. Text and booleans
-    are categories. Columns of other types (lists, times, bytes) are not features: ``left_out`` has their names and
-    types. An empty value is a missing value, and so is NaN. A column ``"features"`` of named fields contains the
-    features, as in JSON Lines. The index of a data frame is not a feature if the file marks it as the index.
-    ``declared`` has the columns of a categorical type: their values are categories whatever they look like.
-
-    Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
-    "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
+    Every column of numbers, text or booleans except the key, the time, the label and the stream key is a feature.
+    Text and booleans are categories. A column of lists of numbers is a feature for each number. Columns of other
+    types (times, bytes, lists of text) are not features: ``left_out`` has their names and types. An empty value is a
+    missing value, and so is NaN. A column ``"features"`` of named fields contains the features, as in JSON Lines. The
+    index of a data frame is not a feature if the file marks it as the index. ``declared`` has the columns of a
+    categorical type: their values are categories whatever they look like.
 
     Parameters
     ----------
     path
         The file.
-    key, time, label, features, label_type
+    key, time, label, features, label_type, by
         As in `JsonLinesSource`. A time may also be a timestamp (UTC if it has no time zone).
     max_record_bytes
         No effect, because a row has the length in the file.
@@ -283,14 +294,16 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     def _place_columns(self) -> list[str]:
         """Find the columns to read, and refuse ambiguous names."""
         types, fields = self._parquet.types, self._fields
-        named = [name for name in (fields.key, fields.time, fields.label) if name is not None]
+        named = [*fields.special]
         nested = types.get("features")
         if nested is not None and arrow().types.is_struct(nested):
             there: dict[str, Any] = {field.name: field.type for field in nested}
             held = ["features"]
         else:
             there, held = types, []
-        self.feature_columns = fields.features
+        from stream_osr.embedding import folded  # slow to import
+
+        self.feature_columns = None if fields.features is None else folded(fields.features, there)
         if self.feature_columns is None:
             free = {name: kind for name, kind in there.items() if held or name not in named}
             index = frozenset() if held else self._parquet.index & free.keys()
@@ -304,8 +317,8 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             if self.left_out and not self.feature_columns:
                 its = ", ".join(f"{name!r} is {kind}" for name, kind in self.left_out.items())
                 raise ConnectorError(
-                    f"{self.name} has no feature, which is numbers, text or booleans: {its}. Give one column for "
-                    "each number, or a struct column 'features'"
+                    f"{self.name} has no feature, which is numbers, text, booleans or lists of numbers: {its}. "
+                    "Convert a column, or give a struct column 'features'"
                 )
         for name, among in (*((name, types) for name in named), *((name, there) for name in self.feature_columns)):
             if name not in among:
@@ -315,7 +328,8 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         for name in self.feature_columns:
             if not is_feature(there[name]):
                 raise ConnectorError(
-                    f"{self.name}: column {name!r} is of type {there[name]}. A feature is numbers, text or booleans"
+                    f"{self.name}: column {name!r} is of type {there[name]}. A feature is numbers, text, "
+                    "booleans or lists of numbers"
                 )
         is_categorical = arrow().types.is_dictionary
         self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.embedding import flat
 from stream_osr.entries import is_index, is_marked
 from stream_osr.printable_text import brief
 from stream_osr.reading import (
@@ -55,6 +56,8 @@ class Survey(NamedTuple):
         Position of the first record if it is a row of units.
     missing
         Markers of missing values that the user named.
+    left_out
+        Fields with lists, none of which has numbers alone. They are no features.
     """
 
     columns: Mapping[str, Tally]
@@ -65,6 +68,7 @@ class Survey(NamedTuple):
     label_kind: LabelKind
     units: Any
     missing: frozenset[str]
+    left_out: frozenset[str] = frozenset()
 
     def refused(self, record: BadRecord) -> BadRecord:
         """Return a record that could not be read. If it is the row of units, that is the reason."""
@@ -80,10 +84,10 @@ class Survey(NamedTuple):
         """
         if self.units is not None and record.position == self.units:
             raise DecodeError(UNITS)
-        features: dict[str, object] = dict(record.features)
+        features: dict[str, object] = {name: v for name, v in record.features.items() if name not in self.left_out}
         for name in self.mixed:
             value = features.get(name)
-            if value is None or is_marked(value, self.missing):
+            if value is None or isinstance(value, list) or is_marked(value, self.missing):
                 continue
             if name not in self.numeric:
                 features[name] = value if isinstance(value, str) else spelled(value)
@@ -146,7 +150,7 @@ def survey(
         tables.categorical = frozenset(tables.feature_columns)  # text, as it stands there
         tables.seek(None)
     tallies, kinds, labels = defaultdict[str, Tally](Tally), defaultdict[str, set[bool]](set), Counter[str]()
-    indexes, first = defaultdict[str, list[float]](list), None
+    indexes, first, lists = defaultdict[str, list[float]](list), None, dict[str, bool]()
     for record in source:
         if isinstance(record, BadRecord):
             continue
@@ -157,6 +161,9 @@ def survey(
         else:
             _count(record.features, tallies, kinds, missing)
         _follow_index(record.features, indexes)
+        for name, value in record.features.items():
+            if isinstance(value, list) and not lists.get(name):
+                lists[name] = name not in flat({name: value})
     named = {*numeric}
     text = {name for name, tally in tallies.items() if tally.kind != "number"} - named | {*categorical}
     units = None
@@ -178,7 +185,8 @@ def survey(
     source.seek(None)
     kind: LabelKind = kind_of_labels(+labels, minus_one=minus_one) if label_type == "auto" else label_type
     index = frozenset(name for name, values in indexes.items() if is_index(name, np.array(values)))
-    return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing)
+    without = frozenset(name for name, numeric in lists.items() if not numeric and name not in tallies)
+    return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing, without)
 
 
 def _count(

@@ -10,6 +10,7 @@ WORK="${WORK:-$here/work}"; PORT="${PORT:-9092}"; CONTROLLER_PORT="${CONTROLLER_
 JAVA="${JAVA:-java}"; HEAP="${HEAP:--Xms256m -Xmx512m}"
 CLUSTER_ID="${CLUSTER_ID:-MkU3OEVBNTcwNTJENDM2Qg}"   # any 16 bytes, URL-safe base64 without padding
 LIBS="${LIBS:-$WORK/libs}"; DATA="$WORK/data-$PORT"; PROPS="$WORK/server-$PORT.properties"; LOG="$WORK/broker-$PORT.log"; PIDF="$WORK/broker-$PORT.pid"
+light=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1)
 log4j=(-Dlog4j2.configurationFile="$here/log4j2.properties")
 
 jars() {
@@ -31,14 +32,15 @@ prepare() {
   mkdir -p "$DATA"
   sed -e "s#@PORT@#$PORT#g" -e "s#@CONTROLLER_PORT@#$CONTROLLER_PORT#g" -e "s#@DATA@#$DATA#g" "$here/server.properties.in" > "$PROPS"
   if [ -n "${EXTRA:-}" ]; then cat "$EXTRA" >> "$PROPS"; fi   # what is said later wins
-  "$JAVA" "${log4j[@]}" -cp "$LIBS/*" kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$PROPS"
+  [ -f "$DATA/meta.properties" ] || \
+    "$JAVA" "${light[@]}" "${log4j[@]}" -cp "$LIBS/*" kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$PROPS"
 }
 start() {
   if alive; then echo "already running, pid $(cat "$PIDF")"; return 0; fi
   prepare
   # shellcheck disable=SC2086
   touch "$LOG"; from=$(wc -l < "$LOG"); ready=0
-  nohup "$JAVA" $HEAP -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "${log4j[@]}" -cp "$LIBS/*" kafka.Kafka "$PROPS" >> "$LOG" 2>&1 &
+  nohup "$JAVA" $HEAP "${light[@]}" "${log4j[@]}" -cp "$LIBS/*" kafka.Kafka "$PROPS" >> "$LOG" 2>&1 &
   echo $! > "$PIDF"
   for _ in $(seq 1 120); do
     if ! alive; then echo "broker died:" >&2; tail -30 "$LOG" >&2; return 1; fi
@@ -52,7 +54,7 @@ start() {
   done
   echo "not ready after 60 s" >&2; tail -30 "$LOG" >&2; return 1
 }
-halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 60); do alive || break; sleep 0.5; done; if alive; then kill -KILL "$(cat "$PIDF")"; fi; rm -f "$PIDF"; }
+halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 300); do alive || break; sleep 0.1; done; if alive; then kill -KILL "$(cat "$PIDF")"; fi; rm -f "$PIDF"; }
 case "${1:-start}" in
   jars) jars;; start) start;; stop) halt TERM;; kill) halt KILL;;
   wipe) halt TERM; rm -rf "$DATA";;

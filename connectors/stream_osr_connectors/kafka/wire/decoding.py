@@ -56,8 +56,8 @@ class JsonDecoder:
     >>> from stream_osr_connectors.kafka.wire.messages import Message
     >>> decode = JsonDecoder(JsonFields(features=["a"]), max_bytes=100)
     >>> good = Message("t", 0, 7, 1500, b"k1", b'{"a": 2.5, "b": 1}', [])
-    >>> decode(good)
-    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None, found=('a', 'b'), raw=None, ignored=())
+    >>> decode(good)[:6]
+    ({'a': 2.5}, 'k1', 1.5, None, None, ('a', 'b'))
     >>> bad = Message("t", 0, 8, 1500, b"k1", b'{"a": NaN}', [])
     >>> decode(bad)
     Traceback (most recent call last):
@@ -99,7 +99,7 @@ class JsonDecoder:
         features
             Features of the model, in order.
         """
-        key_field, time_field, label_field, named, _ = self._fields
+        key_field, time_field, label_field, named, *_ = self._fields
         places: list[int] = []
         found: list[tuple[Any, ...]] = []
         times: list[float | None] = []

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import StreamOSRError
+from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.report.axes import planes
@@ -54,6 +54,10 @@ class ModelView:
         self.version += (facts, trouble) != (self._facts, self._trouble)
         self._facts, self._trouble = facts, trouble
 
+    def look(self) -> float:
+        """Read the facts once, and return the seconds until the next read."""
+        return TURN
+
     def stop(self) -> None:
         """Release all resources."""
 
@@ -71,10 +75,6 @@ class PolledView(ModelView):
         while not self._stop.is_set():
             self._stop.wait(self.look())
 
-    def look(self) -> float:
-        """Read the facts once, and return the seconds until the next read."""
-        raise NotImplementedError
-
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
@@ -91,17 +91,26 @@ class CheckpointView(PolledView):
     """
 
     def __init__(self, checkpoint: Path) -> None:
-        self._path, self._seen = checkpoint, object()
+        self._path, self._seen, self._lock = checkpoint, object(), threading.Lock()
         super().__init__("checkpoint")
 
     def look(self) -> float:
         """Read the checkpoint if it has changed."""
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> float:
         began, trouble = time.monotonic(), ""
         try:
             found = self._path.stat()
             mark = found.st_ino, found.st_size, found.st_mtime_ns
             if mark != self._seen:
-                self.note(model_view(load_checkpoint(self._path).model), "")
+                checkpoint = load_checkpoint(self._path)
+                if checkpoint.keys is not None:
+                    raise ConnectorError(
+                        f"{self._path.name} has a stream for each key. See `stream-osr inspect` and `report --stream`"
+                    )
+                self.note(model_view(checkpoint.model), "")
                 self._seen = mark
                 return max(TURN, REST * (time.monotonic() - began))
             return TURN

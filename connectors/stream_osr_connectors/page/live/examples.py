@@ -146,10 +146,7 @@ class ExampleChooser:
 
     def _choose(self, card: Mapping[str, Any]) -> None:
         try:
-            members = self._lookup(_key(card))
-            near = card["nearest_class"]
-            known = [] if near is None else self._lookup(f"class:{near}")
-            chosen = self._pick(members, [each for each in known if each.decision.get("label") is not None])
+            chosen = self.choose(card, self._lookup)
         except (StreamOSRError, OSError):
             self._failed += 1
             return
@@ -159,6 +156,18 @@ class ExampleChooser:
             chosen = _EMPTY
         self._chosen[_key(card)] = card["size"], chosen
         self.version += 1
+
+    def choose(self, card: Mapping[str, Any], lookup: Lookup) -> Mapping[str, list[Any]]:
+        """Choose the examples of a candidate now.
+
+        Raises
+        ------
+        StreamOSRError, OSError
+            If the instances cannot be read.
+        """
+        members, near = lookup(_key(card)), card["nearest_class"]
+        known = [] if near is None else lookup(f"class:{near}")
+        return self._pick(members, [each for each in known if each.decision.get("label") is not None])
 
     def _pick(self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]) -> Mapping[str, list[Any]]:
         every = [*members, *known]

@@ -175,10 +175,13 @@ class FileFeed:
                 if line.strip():
                     refuse(kind, ValueError(f"line {number + 1} is not JSON: {error}"))
                 continue
-            if isinstance(one, dict):
-                out.append((number, place, one))
-            else:
+            if not isinstance(one, dict):
                 refuse(kind, ValueError(f"line {number + 1} is no JSON object"))
+            elif "by" in one:
+                remedy = "`stream-osr report --stream KEY` shows one"
+                refuse(kind, ValueError(f"the run has a stream for each key. {remedy}"))
+            else:
+                out.append((number, place, one))
         return out
 
     def behind(self) -> int | None:

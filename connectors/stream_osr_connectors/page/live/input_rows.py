@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import orjson
 
+from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError
 
 
@@ -109,7 +110,7 @@ class InputRows:
             for line, row in self._rows(begin, most):
                 if self._key is None or str(row.get(self._key)) == key:
                     self._ahead = max(0, line - start)
-                    return {name: value for name, value in row.items() if name not in self._hidden}
+                    return flat({name: value for name, value in row.items() if name not in self._hidden})
         self._missed += 1
         return None
 

@@ -115,7 +115,7 @@ def listen(host: str, port: int) -> socket.socket:
         If the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio then sends without delay
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -178,17 +178,29 @@ def serve(
     examples = ExampleChooser(feed, images)
     watcher = Watcher(feed, view, acts, examples)
     app = make_app(watcher, KnownHosts(host, port, names), tokens, images)
-    config = configure(app)
-    ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-    before = {number: signal.signal(number, _ignore_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    ready(address_of(listening))
     try:
-        uvicorn.Server(config).run(sockets=[listening])  # it handles them itself, and raises them again at its end
+        run_server(uvicorn.Server(configure(app)), listening)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         view.stop()
         acts.stop()
         listening.close()
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the address of a server, with the number of the port."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def run_server(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Run a server until SIGINT or SIGTERM, or until ``should_exit`` is set."""
+    before = {number: signal.signal(number, _ignore_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.run(sockets=[listening])  # it handles them itself, and raises them again at its end
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore_interrupt(number: int, frame: FrameType | None) -> None:

@@ -19,15 +19,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_osr import errors
 from stream_osr.printable_text import printable
-from stream_osr_connectors.commands.command import parse_request
-from stream_osr_connectors.page.live.access import KnownHosts, Tokens, security_headers
+from stream_osr_connectors.page.live.access import KnownHosts, Tokens
+from stream_osr_connectors.page.live.answers import (
+    RequestFilter,
+    TokenCheck,
+    answer_failure,
+    body_of,
+    error_answer,
+    json_answer,
+    media_type,
+)
 from stream_osr_connectors.page.live.examples import Images
 from stream_osr_connectors.page.live.feeds import FoundDecision
-from stream_osr_connectors.page.live.file_commands import Conflict
 from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
 
@@ -39,16 +46,6 @@ HEARTBEAT = 15
 """Seconds between two messages to a browser."""
 SLOW = 30.0
 """Time limit in seconds for sending a message. A slower browser must reconnect."""
-WRONG_TOKEN_SECONDS = 0.5
-"""Duration of a response to a wrong token."""
-MOST_GUESSES = 8
-"""Most wrong tokens that are checked at the same time. Others are refused at once."""
-
-_CODES: tuple[tuple[type[errors.StreamOSRError], int], ...] = (
-    (Conflict, 409), (errors.NothingToUndo, 409), (errors.InvalidSubclass, 422), (errors.InvalidLabel, 422),
-    (errors.InvalidInstance, 422), (errors.InvalidParameter, 422), (errors.PersistenceError, 409),
-    (errors.ConnectorError, 409),
-)  # fmt: skip
 
 
 def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
@@ -65,51 +62,16 @@ def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images:
     images
         Addresses of pictures.
     """
-    return _Guard(_Pages(watcher, tokens).app(), doors, set() if images is None else {images.origin})
-
-
-class _Guard:
-    """Refuses requests from other sites, and adds security headers."""
-
-    def __init__(self, app: ASGIApp, doors: KnownHosts, image_origins: set[str]) -> None:
-        self._app, self._doors = app, doors
-        self._headers = [
-            (name.lower().encode(), value.encode()) for name, value in security_headers(image_origins).items()
-        ]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = message.setdefault("headers", [])
-                given += self._headers
-                if not any(name.lower() == b"cache-control" for name, _ in given):
-                    given.append((b"cache-control", b"no-store"))
-            await send(message)
-
-        request = Request(scope)
-        host, origin = request.headers.get("host"), request.headers.get("origin")
-        refusal: Response | None = None
-        if not self._doors.knows(host):
-            refusal = _error(
-                421, f"{printable(host or '', 100)} is not a name of this page. Add it with --name HOST:PORT"
-            )
-        elif not self._doors.same(origin, host) or request.headers.get("sec-fetch-site", "none") == "cross-site":
-            refusal = _error(403, f"requests from {printable(origin or 'another site', 100)} are refused")
-        await (refusal or self._app)(scope, receive, send_with_headers)
+    return RequestFilter(_Pages(watcher, tokens).app(), doors, set() if images is None else {images.origin})
 
 
 class _Pages:
     """The routes."""
 
     def __init__(self, watcher: Watcher, tokens: Tokens | None) -> None:
-        self._watcher, self._tokens = watcher, tokens
+        self._watcher = watcher
+        self._tokens = None if tokens is None else TokenCheck(tokens)
         self._clients: set[asyncio.Event] = set()
-        self._guesses = 0
 
     def app(self) -> Starlette:
         """Assemble the routes."""
@@ -124,7 +86,9 @@ class _Pages:
             Route("/api/ask", self._ask, methods=["POST"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={errors.StreamOSRError: _failed})
+        return Starlette(
+            routes=routes, lifespan=self._lifespan, exception_handlers={errors.StreamOSRError: answer_failure}
+        )
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -160,67 +124,54 @@ class _Pages:
 
     async def _who(self, request: Request) -> Response:
         by = await self._known(request)
-        return by if isinstance(by, Response) else _json({"by": by})
+        return by if isinstance(by, Response) else json_answer({"by": by})
 
     async def _subclass(self, request: Request) -> Response:
         id, before = request.path_params["id"], request.query_params.get("before")
         number = None if before is None else _number(before)
         if before is not None and number is None:
-            return _error(422, "before must be the number of an instance")
+            return error_answer(422, "before must be the number of an instance")
         found = await run_in_threadpool(self._watcher.instances, id, number)
         if found is None:
-            return _error(404, f"there is no class or subclass {printable(id, 100)}, or it no longer exists")
+            return error_answer(404, f"there is no class or subclass {printable(id, 100)}, or it no longer exists")
         instances, more = found
-        return _json({"id": id, "instances": [_row(each) for each in instances], "more": more})
+        return json_answer({"id": id, "instances": [_row(each) for each in instances], "more": more})
 
     async def _instance(self, request: Request) -> Response:
         n = _number(request.path_params["n"])
         found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
         if found is None:
-            return _error(
+            return error_answer(
                 404, f"there is no decision {printable(request.path_params['n'], 40)}, or it no longer exists"
             )
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
         example = self._watcher.examples.as_example(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
         whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
-        return _json({**whole, "features": example["features"], "image": example["image"]})
+        return json_answer({**whole, "features": example["features"], "image": example["image"]})
 
     async def _ask(self, request: Request) -> Response:
         by = await self._known(request)
         if isinstance(by, Response):
             return by
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _error(415, "a command must be JSON with Content-Type application/json")
-        body = await _body(request)
+        if media_type(request) != "application/json":
+            return error_answer(415, "a command must be JSON with Content-Type application/json")
+        body = await body_of(request, MOST_BODY)
         if body is None:
-            return _error(413, f"a command has at most {MOST_BODY} bytes")
+            return error_answer(413, f"a command has at most {MOST_BODY} bytes")
         try:
-            commands, n = parse_request(orjson.loads(body), by)
+            receipt = await run_in_threadpool(self._watcher.command, orjson.loads(body), by)
         except (orjson.JSONDecodeError, errors.InvalidParameter) as error:
-            return _error(422, f"invalid command: {error}")
-        commands = [each._replace(label=self._watcher.state.meant(each.label)) for each in commands]
-        receipt = await run_in_threadpool(self._watcher.acts.ask, commands, n)
-        self._watcher.hurry()
-        return _json({"said": receipt.message, "standing": receipt.status})
+            return error_answer(422, f"invalid command: {error}")
+        return json_answer({"said": receipt.message, "standing": receipt.status})
 
     async def _known(self, request: Request) -> str | Response:
         """Return the name of the person who makes a request, or a refusal."""
         if self._tokens is None or not self._watcher.acts.allowed:
-            return _error(
+            return error_answer(
                 403, "this page is read-only. Start `stream-osr watch` with --allow-commands to allow changes"
             )
-        by = self._tokens.who(request.headers.get("authorization"))
-        if by is not None:
-            return by
-        if self._guesses >= MOST_GUESSES:
-            return _error(429, "too many wrong tokens. Try again")
-        self._guesses += 1
-        try:
-            await asyncio.sleep(WRONG_TOKEN_SECONDS)
-        finally:
-            self._guesses -= 1
-        return _error(401, "this token is not known. Get a token from the person who started the page")
+        return await self._tokens.name(request)
 
 
 class _Stream(Response):
@@ -233,7 +184,7 @@ class _Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count the browser during the response. The check and the count are atomic."""
         if len(self._clients) >= MOST_CLIENTS:
-            await _error(503, f"{MOST_CLIENTS} pages are open. Close one")(scope, receive, send)
+            await error_answer(503, f"{MOST_CLIENTS} pages are open. Close one")(scope, receive, send)
             return
         self._clients.add(self._new)
         try:
@@ -280,36 +231,6 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
-async def _body(request: Request) -> bytes | None:
-    """Read the body of a request, or return ``None`` if it is too large."""
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > 9 or int(length) > MOST_BODY:
-        return None
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY:
-            return None
-    return body
-
-
 def _row(found: FoundDecision) -> dict[str, Any]:
     names = ("key", "t", "label", "first_label", "p_unknown")
     return {"n": found.n, **{name: found.decision.get(name) for name in names}}
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    try:
-        body = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
-    except (TypeError, RecursionError):  # lists in lists, a thousand times
-        status, body = 422, b'{"error":"it is nested too deeply"}'
-    return Response(body, status, media_type="application/json")
-
-
-def _error(status: int, said: str) -> Response:
-    return _json({"error": said}, status)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    status = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
-    return _error(status, printable(str(error), 600))

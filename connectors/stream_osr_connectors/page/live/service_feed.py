@@ -14,6 +14,7 @@ from urllib.request import ProxyHandler, build_opener
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka.client.consumers import TopicFollower
 from stream_osr_connectors.kafka.client.errors import explained, quieten, start_explained
@@ -221,7 +222,7 @@ class ServiceFeed:
 
     def _decoded(self, record: Received) -> dict[str, Any] | None:
         try:
-            return {str(name): value for name, value in self._decode(record).features.items()}
+            return {str(name): value for name, value in flat(self._decode(record).features).items()}
         except DecodeError:
             return None
 

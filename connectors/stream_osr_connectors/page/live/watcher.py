@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 
 from stream_osr.errors import StreamOSRError
+from stream_osr_connectors.commands import CommandReceipt
+from stream_osr_connectors.commands.command import parse_request
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.class_summary import newest_first
 from stream_osr_connectors.page.live.examples import ExampleChooser
@@ -108,6 +110,34 @@ class Watcher:
     def hurry(self) -> None:
         """Publish the next state at once, after a command."""
         self._wanted.set()
+
+    def command(self, body: object, by: str) -> CommandReceipt:
+        """Send the command in a request, as :func:`.command.parse_request` reads it, and publish the next state.
+
+        Raises
+        ------
+        StreamOSRError
+            If the request is not a command, or the command fails.
+        """
+        commands, n = parse_request(body, by)
+        try:
+            return self.acts.ask([each._replace(label=self.state.meant(each.label)) for each in commands], n)
+        finally:
+            self.hurry()
+
+    def refresh(self) -> dict[str, Any]:
+        """Read everything new, and return the state of the page. For a caller that does not start the thread.
+
+        Raises
+        ------
+        StreamOSRError, OSError
+            If the stream cannot be read.
+        """
+        while self._read():
+            pass
+        self.view.look()
+        self.acts.look()
+        return self._page()[0]
 
     @property
     def stale(self) -> Stale | None:

@@ -11,11 +11,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_osr.errors import MissingExtra
+from stream_osr.keyed import KeySummary
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.page.report.candidates import Instances, in_python
 from stream_osr_connectors.page.report.content import collect
 
-__all__ = ["report_page"]
+__all__ = ["keys_page", "report_page"]
+
+
+def keys_page(title: str, lines: Sequence[KeySummary], command: Callable[[str], str]) -> str:
+    """Write a page with the table of the streams by key.
+
+    Parameters
+    ----------
+    title
+        Heading of the page.
+    lines
+        Lines of :meth:`stream_osr.Keyed.summary`.
+    command
+        A function that maps a key to the command that writes the report of this key.
+
+    Raises
+    ------
+    MissingExtra
+        If the extra ``plot`` is not installed.
+    """
+    page: str = _page_module().render_keys(title, lines, command)
+    return page
 
 
 def report_page(
@@ -66,8 +88,13 @@ def report_page(
     NotTrained
         If training of the model has not ended.
     """
+    page: str = _page_module().render(collect(model, decisions, events, truth, title, notes, instances, command))
+    return page
+
+
+def _page_module() -> Any:
     try:
-        from stream_osr_connectors.page.report.page import render
+        from stream_osr_connectors.page.report import page
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the report needs {error.name}: run pip install 'stream-osr[plot]'") from error
-    return render(collect(model, decisions, events, truth, title, notes, instances, command))
+    return page

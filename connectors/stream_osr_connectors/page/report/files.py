@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr.archive.files import MAGIC
+from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.keyed import KeySummary
 from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
-from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, load_model
+from stream_osr_connectors.files.streams import keyed_of, recognizer_of
 from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
@@ -32,6 +35,8 @@ class ReportFiles(NamedTuple):
         Sentences about skipped input. The list is complete when all input is read.
     checkpoint
         Path of the model if it is the checkpoint of a run.
+    keys
+        Streams by key of a checkpoint, if no stream was chosen. There is nothing else then.
     """
 
     model: OpenSetRecognizer | None
@@ -39,10 +44,19 @@ class ReportFiles(NamedTuple):
     events: list[dict[str, Any]]
     notes: list[str]
     checkpoint: Path | None = None
+    keys: Sequence[KeySummary] | None = None
 
 
-def read_files(paths: Sequence[Path]) -> ReportFiles:
+def read_files(paths: Sequence[Path], stream: str | None = None) -> ReportFiles:
     """Open any of a model or checkpoint, a file of decisions and a file of events, in any order.
+
+    Parameters
+    ----------
+    paths
+        The files.
+    stream
+        Key of the stream to read from files of a run with a recognizer for each key (`stream-osr run --by`). Without
+        one, only the keys of the checkpoint are read.
 
     Raises
     ------
@@ -54,14 +68,43 @@ def read_files(paths: Sequence[Path]) -> ReportFiles:
     notes: list[str] = []
     for path in paths:
         kind, content = _open(path, notes)
+        if kind == "a model" and stream is None and isinstance(content, Checkpoint) and content.keys is not None:
+            return ReportFiles(None, None, [], [], path, keyed_of(content.model, path, content.keys).summary())
+        if isinstance(content, Iterator):
+            content = _of_stream(content, stream, path)
         if kind == "nothing":
             continue
         if kind in found:
             raise ConnectorError(f"{path} contains {kind}, and so does another file. Give one of each kind")
         found[kind] = content
         if kind == "a model" and not isinstance(content, OpenSetRecognizer):
-            found[kind], checkpoint = content.model, path
+            found[kind], checkpoint = _model_of(content, path, stream), path
     return ReportFiles(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
+
+
+def _model_of(checkpoint: Checkpoint, path: Path, stream: str | None) -> OpenSetRecognizer:
+    if (checkpoint.keys is None) != (stream is None):
+        raise _wrong_stream(path, stream)
+    if checkpoint.keys is None or stream is None:
+        return checkpoint.model
+    return recognizer_of(checkpoint.model, checkpoint.keys, path, stream)
+
+
+def _wrong_stream(path: Path, stream: str | None) -> ConnectorError:
+    if stream is None:
+        remedy = "Choose one with --stream KEY, or give the checkpoint for a table of the keys"
+        return ConnectorError(f"{path} has a stream for each key. {remedy}")
+    return ConnectorError(f"{path} has one stream. Leave out --stream")
+
+
+def _of_stream(records: Iterator[ReadRecord], stream: str | None, path: Path) -> Iterator[ReadRecord]:
+    """Yield the records of a stream without its key."""
+    for record in records:
+        by = record.pop("by", None)
+        if (by is None) != (stream is None):
+            raise _wrong_stream(path, stream)
+        if by == stream:
+            yield record
 
 
 def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
@@ -117,13 +160,13 @@ def read_instances(
                 bad += 1
                 yield None if key is None else "", {}
             else:
-                yield (None if key is None else record.key or ""), record.features
+                yield (None if key is None else record.key or ""), flat(record.features)
     if bad:
         whose = "its instance is" if bad == 1 else "their instances are"
         notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read, and {whose} shown without values")
 
 
-def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
+def naming(checkpoint: Path | None, stream: str | None = None) -> Callable[[Sequence[int]], str]:
     """Return a function that returns the command that names a candidate, or Python code without a checkpoint.
 
     >>> naming(Path("a b.checkpoint"))([11, 12])
@@ -134,7 +177,8 @@ def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
     text = str(checkpoint)
     text = f"./{text}" if text.startswith("-") else text
     where = shlex.quote(text) if text.isprintable() else "CHECKPOINT"  # nobody can type what has no shape
-    return lambda ids: f"stream-osr promote {','.join(map(str, ids))} NAME --checkpoint {where}"
+    of = "" if stream is None else f"{stream}/"
+    return lambda ids: f"stream-osr promote {shlex.quote(of + ','.join(map(str, ids)))} NAME --checkpoint {where}"
 
 
 class TrueLabels(NamedTuple):

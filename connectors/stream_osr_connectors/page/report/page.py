@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from markupsafe import Markup, escape
 
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.evaluation.composition import main_class
+from stream_osr.keyed import KeySummary
 from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.page.formatting import page_text, percent, plain, subclass_name
 from stream_osr_connectors.page.glossary import WORDS
@@ -35,6 +36,8 @@ from stream_osr_connectors.page.report.content import Content
 
 CARDS = 12
 """Most new subclasses with a chart."""
+MOST_KEYS = 1000
+"""Most keys in the table of keys."""
 OTHERS = 100
 """Most settled subclasses in the table."""
 IN_WORDS = 3
@@ -87,6 +90,25 @@ def render(content: Content) -> str:
         scripts=[Markup(_libraries()), Markup(draw)],
         policy=_policy([style], [_libraries(), draw]),
         version=version("stream-osr"),
+    )
+
+
+def render_keys(title: str, lines: Sequence[KeySummary], command: Callable[[str], str]) -> str:
+    """Write the page of the streams by key. ``command`` returns the command that writes the report of a key."""
+    style = _template("page.css")
+    return (
+        _environment()
+        .get_template("keys.html.j2")
+        .render(
+            title=title,
+            lines=lines,
+            emerged=sum(line.emerged > 0 for line in lines),
+            command=command,
+            most=MOST_KEYS,
+            style=Markup(style),
+            policy=_policy([style], []),
+            version=version("stream-osr"),
+        )
     )
 
 
@@ -154,7 +176,7 @@ def _policy(styles: Sequence[str], scripts: Sequence[str]) -> Markup:
 
     def hashes(texts: Sequence[str]) -> str:
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
-        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
 
     return Markup(
         f"default-src 'none'; style-src {hashes(styles)}; script-src {hashes(scripts)}; img-src data:; "
@@ -185,6 +207,7 @@ def _environment() -> Environment:
     made.filters["percent"] = percent
     made.filters["count"] = lambda number: f"{number:,}"
     made.filters["counted"] = partial(counted, form=",")
+    made.filters["short"] = lambda text: printable(text, CELL)
     made.filters["slug"] = lambda word: word.replace(" ", "-")
     made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
     made.filters["probability"] = _probability

@@ -1,0 +1,168 @@
+"""Contributions of features to log-odds: python -m benchmarks.contributions [--write].
+
+Five tables have categories. A tenth of the values of each row to explain is missing. The first figure is the share of
+rows whose rest is at most 5 % of the log-odds of unknown. For the others, a number of a known instance is moved by
+six standard deviations, and the table shows how often this feature is the first one of the explanation.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+
+from benchmarks.order.tables import in_order
+from benchmarks.tabular import divide, frame
+from benchmarks.written import ROOT, table, write
+from stream_osr import OpenSetRecognizer
+
+PAGE = ROOT / "docs" / "results" / "contributions.md"
+TABLES = ("ANNEAL", "ELEC2", "HYPOTHYROID", "KRKOPT", "VOWEL", "TEXTURE", "VEHICLE", "WINE")
+"""Tables with categories, then tables of numbers."""
+MOVED = 6.0
+"""Distance of a moved value, in standard deviations."""
+ROWS = 200
+"""Rows to explain, and moved rows of each kind, at most."""
+GAPS = 0.1
+SMALL = 0.05
+"""Largest rest, as a share of the log-odds."""
+
+
+class Data(NamedTuple):
+    """Training part and stream of a table, in the order of the stream."""
+
+    training: pd.DataFrame
+    labels: np.ndarray
+    stream: pd.DataFrame
+    truth: np.ndarray
+
+
+def read(name: str, seed: int) -> Data:
+    """Read a table. ELEC2 is in its original order, with the day of the week as a category."""
+    if name != "ELEC2":
+        part = divide(name, seed)
+        return Data(frame(name, part.X_train), part.y_train, frame(name, part.X_test), part.y_test)
+    case = in_order(name, "closed")
+    training, stream = (
+        pd.DataFrame(X).rename(columns="number {}".format).assign(day=[f"day {value:g}" for value in X[:, 1]])
+        for X in (case.X_train, case.X)
+    )
+    return Data(training.drop(columns="number 1"), case.y_train, stream.drop(columns="number 1"), case.y)
+
+
+def trained(data: Data, seed: int) -> OpenSetRecognizer:
+    """Train a recognizer with default settings, and let it decide the stream in micro-batches of 64."""
+    model = OpenSetRecognizer(seed=seed, batch_size=64)
+    model.learn_many(data.training, data.labels.tolist())
+    model.learn_many(data.stream)
+    model.flush()
+    return model
+
+
+def with_gaps(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Leave out a tenth of the values."""
+    return rows.astype(object).where(rng.random(rows.shape) >= GAPS, None)
+
+
+def moved(data: Data, numbers: list[Any], *, within: bool, rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
+    """Move one number of each of some known instances.
+
+    ``within``: the standard deviations are those of the instance's class, otherwise those of all training instances.
+    The result is the name of the feature, the instance, and the moved instance.
+    """
+    known = np.flatnonzero(np.isin(data.truth, data.labels))
+    out = list[tuple[Any, Any, Any]]()
+    for at in rng.permutation(known)[:ROWS].tolist():
+        x = data.stream.iloc[at].to_dict()
+        name = numbers[rng.integers(len(numbers))]
+        own = data.labels == data.truth[at] if within else np.ones(len(data.labels), bool)
+        deviation = float(data.training[name][own].std())
+        if deviation > 0.0:
+            out.append((name, x, {**x, name: x[name] + MOVED * deviation * rng.choice([-1.0, 1.0])}))
+    return out
+
+
+class Result(NamedTuple):
+    """Figures of a table.
+
+    Attributes
+    ----------
+    numbers, categories
+        Numbers and categories of the model.
+    small
+        Share of rows with a small rest.
+    largest
+        Largest absolute rest.
+    within, overall
+        Share of moved rows whose feature is first, by the deviations of the class and of all instances.
+    reacts
+        Share among the rows, moved by deviations of the class, that were known and are unknown through the move.
+    rows
+        Number of these rows, and of all rows that were moved so.
+    """
+
+    numbers: int
+    categories: int
+    small: float
+    largest: float
+    within: float
+    overall: float
+    reacts: float
+    rows: str
+
+
+def measure(name: str, seed: int) -> Result:
+    """Measure one table."""
+    data, rng = read(name, seed), np.random.default_rng(seed)
+    model = trained(data, seed)
+    found = model.contributions_many(with_gaps(data.stream.iloc[:ROWS], rng).to_dict("records"))
+    rest = np.abs([each.unknown.rest for each in found])
+    small = rest <= SMALL * np.abs([each.unknown.log_odds for each in found])
+    complete = model.contributions_many(data.stream.iloc[:1])[0].unknown.features
+    numbers = [each.name for each in complete if isinstance(each.value, float)]
+    shares = []
+    for within in (True, False):
+        rows = moved(data, numbers, within=within, rng=rng)
+        before, after = (model.contributions_many([row[side] for row in rows], top=1) for side in (1, 2))
+        first = [
+            (b.unknown.log_odds < 0.0 < a.unknown.log_odds, a.unknown.features[0].name == row[0])
+            for row, b, a in zip(rows, before, after, strict=True)
+        ]
+        shares.append((first, float(np.mean([right for _, right in first]))))
+    reacts = [right for became, right in shares[0][0] if became]
+    count = f"{len(reacts)} of {len(shares[0][0])}"
+    return Result(
+        len(numbers),
+        len(complete) - len(numbers),
+        float(small.mean()),
+        float(rest.max()),
+        shares[0][1],
+        shares[1][1],
+        float(np.mean(reacts)) if reacts else float("nan"),
+        count,
+    )
+
+
+def main(
+    tables: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(TABLES),
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
+) -> None:
+    """Measure the tables."""
+    lines = []
+    for name in tables.split(","):
+        found = measure(name, seed)
+        shares = [f"{each:.3f}" for each in (found.within, found.overall, found.reacts)]
+        lines.append([name, found.numbers, found.categories, f"{found.small:.3f}", f"{found.largest:.0e}", *shares])
+        lines[-1].append(found.rows)
+        print(*lines[-1], flush=True)
+    titles = ["table", "numbers", "categories", "small rest", "largest rest", "first, class", "first, all"]
+    print(text := table([*titles, "first, now unknown", "now unknown"], lines))
+    if write_page:
+        write("contributions", text, PAGE)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,279 @@
+"""The streams of a run over files: one recognizer for all records, or one for each key."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_osr import Keyed, OpenSetRecognizer, limits
+from stream_osr.archive.rules import array, fields, many, maybe, plain, text
+from stream_osr.errors import InvalidInstance, InvalidParameter
+from stream_osr.keyed import COUNTS
+from stream_osr.printable_text import brief
+from stream_osr.state_store import FolderStore
+
+from ..base import Record
+from ..commands.command import Command, CommandResult
+from .intake import Account, Intake, check
+
+__all__ = ["Content", "KeyedStreams", "OneStream", "keyed_of", "recognizer_of"]
+
+Content: TypeAlias = Mapping[str, Any]
+"""A decision or an event as a record of an output."""
+
+
+class OneStream:
+    """One stream with all records.
+
+    Parameters
+    ----------
+    account
+        Account of the records.
+    contributions
+        Number of features whose contributions each decision has. ``None``: decisions have no contributions.
+    """
+
+    def __init__(self, account: Account, contributions: int | None = None) -> None:
+        self._model, self._contributions = account.model, contributions
+        self._intake = Intake(account.model, account, recalls=contributions is not None)
+        if contributions is not None and account.model.decision_delay:
+            raise InvalidParameter("contributions need decision_delay=0. Leave one of the two out")
+
+    def take(self, record: Record) -> None:
+        """Learn or decide a record, or set it aside."""
+        self._intake.take(record)
+
+    def flush(self) -> None:
+        """Close the micro-batch at the end of the input."""
+        self._intake.flush()
+
+    def decisions(self) -> Iterator[Content]:
+        """Yield each waiting decision once."""
+        out = [decision.as_dict() for decision in self._model.drain()]
+        if self._contributions is not None and out:
+            rows = self._intake.decided(len(out))
+            for decision, found in zip(
+                out, self._model.contributions_many(rows, top=self._contributions), strict=True
+            ):
+                decision["contributions"] = found.as_dict()
+        return iter(out)
+
+    def events(self) -> Iterator[Content]:
+        """Yield each waiting event once."""
+        return (event.as_dict() for event in self._model.drain_events())
+
+    def apply(self, command: Command) -> CommandResult:
+        """Apply a command to the stream."""
+        if command.stream is not None:
+            return _refused(f"this run is one stream and has no key {brief(command.stream)}. Leave the key out")
+        return command.apply(self._model)
+
+
+class KeyedStreams:
+    """A stream for each key, in bounded memory.
+
+    A key that becomes quiet closes the micro-batch after ``max_wait`` in the time of this key: that of the last
+    record, continued with the progress of the largest time in the input. So a wrong clock of one key closes the
+    micro-batches of other keys once at most.
+
+    Parameters
+    ----------
+    keyed
+        Recognizers by key.
+    account
+        Account of the records. Its recognizer counts the records that are set aside.
+    saved
+        The quiet keys of a checkpoint (:meth:`as_state`).
+    """
+
+    def __init__(self, keyed: Keyed, account: Account, saved: Content | None = None) -> None:
+        self.keyed, self._account = keyed, account
+        max_wait = account.model.value.parameters.max_wait
+        self._quiet = None if max_wait is None else _QuietKeys(max_wait)
+        if self._quiet is not None and saved is not None:
+            self._quiet.resume(
+                zip(saved["streams"]["by"], saved["due"].tolist(), strict=True), float(saved["clock"][0])
+            )
+        self._commanded = {} if saved is None else dict.fromkeys(saved["commanded"])
+
+    def take(self, record: Record) -> None:
+        """Learn or decide a record, or set it aside."""
+        by = record.by
+        try:
+            if by is None or by == "":
+                raise InvalidInstance("the key of the stream is empty. Give text or a whole number")
+            limits.check_key(str(by))
+            check(self._account.model, record)
+            if record.label is not None or not self.keyed.wait(record.features, by=by, t=record.time, key=record.key):
+                self.keyed.learn(by, lambda model: Intake(model, self._account).take(record))
+        except InvalidInstance as error:
+            self._account.refuse(record, str(error))
+            return
+        if self._quiet is not None and record.time is not None and str(by) in self.keyed:
+            self._quiet.note(str(by), record.time, self.keyed.begun(str(by)))
+            for each in self._quiet.expired():
+                self.keyed.act(each, lambda model: Intake(model, self._account).close_batch())
+
+    def flush(self) -> None:
+        """Close all micro-batches at the end of the input."""
+        for by in self.keyed.unfinished():
+            self.keyed.act(by, lambda model: Intake(model, self._account).flush())
+
+    def decisions(self) -> Iterator[Content]:
+        """Yield each waiting decision once, with its key."""
+        while self._commanded:
+            self.keyed.act(self._commanded.popitem()[0], lambda model: None)  # collects the events of commands
+        return ({"by": by, **decision.as_dict()} for by, decision in self.keyed.drain())
+
+    def events(self) -> Iterator[Content]:
+        """Yield each waiting event once, with its key."""
+        return ({"by": by, **event.as_dict()} for by, event in self.keyed.drain_events())
+
+    def apply(self, command: Command) -> CommandResult:
+        """Apply a command to the stream of the command's key."""
+        by = command.stream
+        if by is None:
+            return _refused("this run has a stream for each key. Name the key: KEY/ID, or --stream KEY")
+        if by not in self.keyed:
+            return _refused(f"this run has no stream with key {brief(by)}. `stream-osr inspect` lists the keys")
+        self._commanded[by] = None
+        return command.apply(self.keyed[by])
+
+    def as_state(self) -> dict[str, Any]:
+        """Store the recognizers that have changed, and return the rest of the state."""
+        streams = self.keyed.as_state()
+        due, clock = (_EMPTY, -math.inf) if self._quiet is None else (self._quiet.due, self._quiet.clock)
+        times = [due.get(by, math.nan) for by in streams["by"]]
+        commanded = tuple(self._commanded)
+        return {
+            "streams": streams,
+            "commanded": commanded,
+            "due": np.array(times, dtype=float),
+            "clock": np.array([clock], dtype=float),
+        }
+
+
+_EMPTY: Mapping[str, float] = {}
+
+
+def recognizer_of(
+    model: OpenSetRecognizer, saved: Content, path: str | os.PathLike[str], by: str
+) -> OpenSetRecognizer:
+    """Return the recognizer of a key in a checkpoint, to look at it.
+
+    Raises
+    ------
+    InvalidParameter
+        If the checkpoint has no such key.
+    """
+    keyed = keyed_of(model, path, saved)
+    if by not in keyed:
+        near = ", ".join(map(brief, [*keyed][:5])) + (", ..." if len(keyed) > 5 else "")
+        raise InvalidParameter(f"{os.fspath(path)} has no stream with key {brief(by)}. Its keys are {near}")
+    return keyed[by]
+
+
+class _QuietKeys:
+    """Keys with an unfinished micro-batch, and when each one is due."""
+
+    def __init__(self, max_wait: float) -> None:
+        self._max_wait = max_wait
+        self.clock = -math.inf
+        self.due: dict[str, float] = {}
+        self._queue: list[tuple[float, str]] = []
+        self._queued: dict[str, float] = {}
+
+    def resume(self, due: Iterable[tuple[str, float]], clock: float) -> None:
+        """Continue from a saved state."""
+        self.clock = clock
+        for by, time in due:
+            if time == time:
+                self._set(by, time)
+
+    def note(self, by: str, time: float, begun: float | None) -> None:
+        """Note a record of a key, and when the first row of the unfinished micro-batch came."""
+        self.clock = max(self.clock, time)
+        self._set(by, math.inf if begun is None else self.clock + self._max_wait - (time - begun))
+
+    def expired(self) -> list[str]:
+        """Remove the keys that are due from the queue, and return them in order."""
+        found = []
+        while self._queue and self._queue[0][0] <= self.clock:
+            queued, by = heapq.heappop(self._queue)
+            if self._queued.get(by) != queued:  # an earlier entry took its place
+                continue
+            del self._queued[by]
+            due = self.due.get(by, math.inf)
+            if due <= self.clock:
+                found.append((self.due.pop(by), by))
+            elif due < math.inf:
+                self._enqueue(by, due)
+        return [by for _, by in sorted(found)]
+
+    def _set(self, by: str, due: float) -> None:
+        if due == math.inf:
+            self.due.pop(by, None)
+            return
+        self.due[by] = due
+        if due < self._queued.get(by, math.inf):
+            self._enqueue(by, due)
+
+    def _enqueue(self, by: str, due: float) -> None:
+        self._queued[by] = due
+        heapq.heappush(self._queue, (due, by))
+
+
+def keys_folder(checkpoint: str | os.PathLike[str]) -> Path:
+    """Return the folder with the stored recognizers of a checkpoint."""
+    return Path(f"{os.fspath(checkpoint)}.keys")
+
+
+def keyed_of(
+    model: OpenSetRecognizer, checkpoint: str | os.PathLike[str] | None, saved: Content | None = None
+) -> Keyed:
+    """Create the recognizers by key of a run.
+
+    Parameters
+    ----------
+    model
+        Recognizer with the trained model and the arguments of each key.
+    checkpoint
+        Checkpoint of the run. The stored recognizers are in a folder beside it, or in a temporary one.
+    saved
+        State of the keys in the checkpoint. ``None`` means a new run.
+
+    Raises
+    ------
+    PersistenceError
+        If the folder cannot be used.
+    """
+    store = None if checkpoint is None else FolderStore(keys_folder(checkpoint))
+    keyed = Keyed(model.trained, store=store, **model.arguments)
+    keyed.resume(None if saved is None else saved["streams"])
+    return keyed
+
+
+KEYS = fields(
+    streams=fields(
+        by=many(text(), "n"),
+        counts=array("i", "n", str(COUNTS), low=-1),
+        begun=array("f", "n", allowed=("nan",)),
+        rows=array("f", "m", "*"),
+        times=array("f", "m", allowed=("nan",)),
+        keys=many(maybe(plain), "m"),
+    ),
+    commanded=many(text()),
+    due=array("f", "n", allowed=("nan",)),
+    clock=array("f", "1", allowed=("-inf",)),
+)
+"""Rules of the state of the keys in a checkpoint."""
+
+
+def _refused(why: str) -> CommandResult:
+    return CommandResult("refused", why=why, error="InvalidParameter")

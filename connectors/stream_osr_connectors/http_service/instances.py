@@ -1,0 +1,122 @@
+"""Instances of a request: their checks, and their immediate decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from stream_osr import OpenSetRecognizer, limits
+from stream_osr.errors import InvalidInstance, InvalidParameter
+from stream_osr.printable_text import brief, printable
+from stream_osr.schema_check import check_features
+
+from ..json_fields import JsonFields
+from ..values import DecodeError
+from .journal import JournalLine
+
+MOST_BODY = 1 << 18
+"""Most bytes of a request."""
+MOST_INSTANCES = 1000
+"""Most instances of a request."""
+FIELDS = ("key", "time", "features")
+
+
+class NotJson(InvalidParameter):
+    """A body that is not JSON."""
+
+
+class InstanceReader:
+    """The reader of instances for a model.
+
+    Parameters
+    ----------
+    model
+        A trained recognizer. Only its predictions are used.
+
+    Examples
+    --------
+    >>> model = OpenSetRecognizer()
+    >>> for i in range(20):
+    ...     model.learn_one({"x": [i % 7, i % 3]}, "near")
+    ...     model.learn_one({"x": [i % 7 + 50, i % 3]}, "far")
+    >>> report = model.freeze()
+    >>> reader = InstanceReader(model)
+    >>> line, = reader.read(b'{"key": "a7", "time": "1970-01-01T00:01Z", "features": {"x": [3, 1]}}')
+    >>> line.key, line.time, line.immediate["label"]
+    ('a7', 60.0, 'near')
+    """
+
+    def __init__(self, model: OpenSetRecognizer) -> None:
+        self._model = model
+        self._fields = JsonFields("key", "time", features=[str(name) for name in model.trained.names])
+
+    def read(self, body: bytes, *, lines: bool = False) -> list[JournalLine]:
+        """Read one object, or an object on each of several lines.
+
+        Raises
+        ------
+        NotJson
+            If the body is not JSON.
+        InvalidInstance
+            If an instance cannot be used. The message names the line.
+        """
+        if not lines:
+            return [self._one(body, "")]
+        parts = [(number, part) for number, part in enumerate(body.split(b"\n"), start=1) if part.strip()]
+        if not 1 <= len(parts) <= MOST_INSTANCES:
+            raise InvalidInstance(
+                f"the body has {len(parts)} instances. Send 1 to {MOST_INSTANCES}, one on each line"
+            )
+        return [self._one(part, f"line {number}: ") for number, part in parts]
+
+    def _one(self, text: bytes, where: str) -> JournalLine:
+        try:
+            fields = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise NotJson(f"{where}not JSON: {printable(str(error), 200)}") from None
+        try:
+            return self._line(fields)
+        except (InvalidInstance, DecodeError) as error:
+            raise InvalidInstance(f"{where}{error}") from None
+
+    def _line(self, fields: Any) -> JournalLine:
+        if not isinstance(fields, dict):
+            raise InvalidInstance(f"{brief(fields)} is not an object with the fields {', '.join(FIELDS)}")
+        for name in fields.keys() - {*FIELDS}:
+            raise InvalidInstance(
+                f"field {brief(name)} is not one of {', '.join(FIELDS)}. Put features in 'features'"
+            )
+        features = fields.get("features")
+        if not isinstance(features, dict):
+            raise InvalidInstance(f"features is {brief(features)}. Expected an object of names and values")
+        for name, value in _nested(features):
+            raise InvalidInstance(f"feature {brief(name)} is {brief(value)}. Expected a number, text, a list or null")
+        record = self._fields.record(fields)
+        if record.key is None:
+            raise InvalidInstance("there is no key. Give each instance its own key: text or a whole number")
+        limits.check_key(record.key)
+        if len(orjson.dumps(features)) > MOST_BODY:
+            raise InvalidInstance(f"features have more than {MOST_BODY} bytes. Leave out those that are not needed")
+        check_features(self._model.trained, record.features, record.found)
+        probabilities = self._model.predict_proba_one(record.features)
+        return JournalLine(record.key, record.time, features, self._immediate(probabilities))
+
+    def _immediate(self, probabilities: dict[Any, float]) -> dict[str, Any]:
+        *_, unknown = probabilities
+        best = max(probabilities, key=probabilities.__getitem__)
+        known = probabilities[best] >= self._model.value.parameters.min_probability
+        return {
+            "label": best if known else unknown,
+            "p_unknown": probabilities[unknown],
+            "probabilities": {str(label): value for label, value in probabilities.items()},
+        }
+
+
+def _nested(features: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield features whose values are more than a value or a list of values."""
+    for name, value in features.items():
+        deep = isinstance(value, list) and any(isinstance(each, dict | list) for each in value)
+        if deep or isinstance(value, dict):
+            yield name, value

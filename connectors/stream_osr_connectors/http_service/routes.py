@@ -1,0 +1,370 @@
+"""Routes of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stream_osr import errors
+from stream_osr.printable_text import printable
+
+from ..commands.command import parse_request
+from ..page.live.access import KnownHosts, Tokens
+from ..page.live.answers import (
+    RequestFilter,
+    TokenCheck,
+    answer_failure,
+    body_of,
+    error_answer,
+    json_answer,
+    media_type,
+)
+from ..page.live.file_commands import FileActs
+from .acceptor import Accepted, Acceptor, NotWritten
+from .folder_run import FolderRun
+from .instances import MOST_BODY, InstanceReader, NotJson
+from .journal import JournalLine
+from .openapi import EVENTS, JSON, LINES, OPERATIONS, document
+from .outputs import OutputFile
+
+logger = logging.getLogger("stream_osr")
+
+MOST_BEHIND = 10_000
+"""Most accepted instances that the run has not read."""
+MOST_FOLLOWERS = 100
+"""Most clients that receive server-sent events."""
+MOST_RECORDS = 1000
+"""Most records of an answer."""
+HEARTBEAT = 15
+"""Seconds between two messages to a client that receives server-sent events."""
+SLOW_SECONDS = 30.0
+"""Time limit in seconds for sending a server-sent event. A slower client must connect again."""
+RETRY_AFTER = 1
+"""Seconds after which a refused client may try again."""
+
+
+def make_app(
+    run: FolderRun, acceptor: Acceptor, hosts: KnownHosts, tokens: Tokens | None, *, most_behind: int = MOST_BEHIND
+) -> ASGIApp:
+    """Create the application.
+
+    Parameters
+    ----------
+    run
+        The run that decides.
+    acceptor
+        The thread that writes accepted instances.
+    hosts
+        Accepted hosts and origins.
+    tokens
+        Tokens that requests below ``/v1`` need. ``None``: requests need no token, and commands are refused.
+    most_behind
+        Most accepted instances that the run has not read.
+    """
+    return RequestFilter(Routes(run, acceptor, tokens, most_behind), hosts)
+
+
+class Routes:
+    """The routes, with the state that they share."""
+
+    def __init__(self, run: FolderRun, acceptor: Acceptor, tokens: Tokens | None, most_behind: int) -> None:
+        self._run, self._acceptor, self._most_behind = run, acceptor, most_behind
+        self._tokens = None if tokens is None else TokenCheck(tokens)
+        self._acts = FileActs(run.checkpoint, allowed=tokens is not None)
+        self._reader = InstanceReader(run.model)
+        self._followers: set[asyncio.Event] = set()
+        self._statuses: Counter[int] = Counter()
+        self._caught_up = False
+        routes = [Route(each.path, getattr(self, each.name), methods=[each.method]) for each in OPERATIONS]
+        handlers: dict[Any, Any] = {errors.StreamOSRError: answer_failure, HTTPException: _answer_http_error}
+        self._app = Starlette(
+            routes=routes, lifespan=self._lifespan, exception_handlers={**handlers, Exception: _answer_defect}
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, and count the status."""
+
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._statuses[message["status"]] += 1
+            await send(message)
+
+        if scope["type"] == "http" and scope["path"].startswith("/v1/") and self._tokens is not None:
+            by = await self._tokens.name(Request(scope))
+            if isinstance(by, Response):
+                await by(scope, receive, count)
+                return
+            scope["token_name"] = by
+        await self._app(scope, receive, count)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def notify() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._wake)
+
+        self._run.on_output = notify
+        yield
+
+    def _wake(self) -> None:
+        for follower in self._followers:
+            follower.set()
+
+    # Instances.
+
+    async def instances(self, request: Request) -> Response:
+        """Accept instances."""
+        lines = media_type(request) == LINES
+        if not lines and media_type(request) != JSON:
+            return error_answer(415, f"Content-Type must be {JSON} for one instance, or {LINES} for several")
+        if trouble := self._trouble():
+            return error_answer(503, trouble, retry_after=RETRY_AFTER)
+        if self._run.behind >= self._most_behind:
+            reason = f"{self._run.behind} instances wait for their decision"
+            return error_answer(429, f"{reason}. Try again later", retry_after=RETRY_AFTER)
+        body = await body_of(request, MOST_BODY)
+        if body is None:
+            return error_answer(413, f"a request has at most {MOST_BODY} bytes")
+        try:
+            read = await run_in_threadpool(self._reader.read, body, lines=lines)
+        except NotJson as error:
+            return error_answer(400, str(error))
+        try:
+            accepted = await self._accept(read)
+        except NotWritten as error:
+            return error_answer(503, str(error), retry_after=RETRY_AFTER)
+        if accepted is None:
+            return error_answer(429, "too many instances wait for the disk. Try again", retry_after=RETRY_AFTER)
+        answers = [{**each._asdict(), "final": self._run.outputs.final(each.key)} for each in accepted]
+        if not lines:
+            return json_answer(answers[0])
+        text = b"".join(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in answers)
+        return Response(text, media_type=LINES)
+
+    async def _accept(self, lines: list[JournalLine]) -> list[Accepted] | None:
+        """Wait until instances are in the journal. Return ``None`` if too many wait."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[list[Accepted]] = loop.create_future()
+
+        def settle(outcome: list[Accepted] | Exception) -> None:
+            if result.done():
+                return
+            if isinstance(outcome, Exception):
+                result.set_exception(outcome)
+            else:
+                result.set_result(outcome)
+
+        def done(outcome: list[Accepted] | Exception) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, outcome)
+
+        return await result if self._acceptor.submit(lines, done) else None
+
+    def _trouble(self) -> str:
+        """Return why instances cannot be accepted now, or empty text."""
+        if failure := self._failure():
+            return failure
+        self._caught_up = self._caught_up or self._run.behind <= 0
+        if not self._caught_up:
+            return f"the service reads its journal again, and {self._run.behind} instances are left"
+        return self._run.journal.trouble
+
+    def _failure(self) -> str:
+        return printable(self._run.failure or self._acceptor.failure, 600)
+
+    # Results.
+
+    async def decisions(self, request: Request) -> Response:
+        """Return final decisions after a number."""
+        file = self._run.outputs.decisions
+        after, limit = _cursor(request, -1), _limit(request)
+        place = await run_in_threadpool(file.after, after)
+        if _follows(request):
+            return _Follow("decision", self._followers, file, place)
+        lines = await run_in_threadpool(file.lines, place, limit)
+        return _records("decisions", lines, orjson.loads(lines[-1])["seq"] if lines else after)
+
+    async def events(self, request: Request) -> Response:
+        """Return events after a place."""
+        file = self._run.outputs.events
+        place, limit = _cursor(request, 0), _limit(request)
+        if place <= file.end and not file.is_start(place):
+            raise errors.InvalidParameter(f"after is {place}. Give the value of `after` in an earlier answer")
+        if _follows(request):
+            return _Follow("event", self._followers, file, place)
+        lines = await run_in_threadpool(file.lines, place, limit)
+        return _records("events", lines, place + sum(map(len, lines)))
+
+    async def candidates(self, request: Request) -> Response:
+        """Return the candidate new classes."""
+        found = await run_in_threadpool(self._run.new_classes)
+        names = ("name", "subclasses", "size", "share", "nearest_class", "exemplars")
+        listed = [{name: getattr(each, name) for name in names} for each in found.candidates]
+        return json_answer({"candidates": listed, "number": found.number, "low": found.low, "high": found.high})
+
+    # Commands.
+
+    async def commands(self, request: Request) -> Response:
+        """Return the change history."""
+        await run_in_threadpool(self._acts.look)
+        return json_answer({"commands": self._acts.history()})
+
+    async def labels(self, request: Request) -> Response:
+        """Label an instance."""
+        return await self._command(request, "label")
+
+    async def promote(self, request: Request) -> Response:
+        """Make subclasses a class."""
+        return await self._command(request, "promote")
+
+    async def mute(self, request: Request) -> Response:
+        """Stop the events of subclasses."""
+        return await self._command(request, "mute")
+
+    async def undo(self, request: Request) -> Response:
+        """Revert the latest command."""
+        return await self._command(request, "undo")
+
+    async def _command(self, request: Request, action: str) -> Response:
+        if not self._acts.allowed:
+            return error_answer(403, "commands need a token. Start the service with --tokens FILE")
+        if media_type(request) != JSON:
+            return error_answer(415, f"a command must be JSON with Content-Type {JSON}")
+        body = await body_of(request, MOST_BODY)
+        if body is None:
+            return error_answer(413, f"a command has at most {MOST_BODY} bytes")
+        try:
+            fields = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            return error_answer(400, f"not JSON: {printable(str(error), 200)}")
+        given = {**fields, "action": action} if isinstance(fields, dict) else fields
+        if isinstance(given, dict) and isinstance(given.get("label"), float):  # also a number of more than 64 bits
+            return error_answer(422, f"label is {given['label']}. Expected text, a whole number, true or false")
+        commands, n = parse_request(given, request.scope["token_name"])
+        receipt = await run_in_threadpool(self._acts.ask, commands, n)
+        return json_answer({"n": receipt.n, "status": receipt.status, "message": receipt.message}, 202)
+
+    # Operation.
+
+    async def health(self, request: Request) -> Response:
+        """Return whether the service works."""
+        return _state(self._failure())
+
+    async def ready(self, request: Request) -> Response:
+        """Return whether the service accepts instances."""
+        return _state(self._trouble())
+
+    async def metrics(self, request: Request) -> Response:
+        """Return counts in the text format of Prometheus."""
+        run, totals = self._run, self._run.totals
+        counters = {"accepted": run.journal.durable}
+        counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
+        gauges = {"behind": run.behind, "waiting": self._acceptor.waiting, "ready": int(not self._trouble())}
+        gauges["followers"] = len(self._followers)
+        text = [f"# TYPE stream_osr_{n}_total counter\nstream_osr_{n}_total {v}" for n, v in counters.items()]
+        text += [f"# TYPE stream_osr_{n} gauge\nstream_osr_{n} {v}" for n, v in gauges.items()]
+        text += ["# TYPE stream_osr_http_responses_total counter"]
+        text += [f'stream_osr_http_responses_total{{status="{s}"}} {n}' for s, n in sorted(self._statuses.items())]
+        return PlainTextResponse("\n".join([*text, ""]), media_type="text/plain; version=0.0.4")
+
+    async def document(self, request: Request) -> Response:
+        """Return the OpenAPI document."""
+        trained = self._run.model.trained
+        names, categories = [str(name) for name in trained.names], [str(name) for name in trained.values]
+        return json_answer(document(names, categories, tokens=self._tokens is not None))
+
+
+class _Follow(Response):
+    """Server-sent events: the records of a file from a place on, for one of at most ``MOST_FOLLOWERS`` clients."""
+
+    def __init__(self, kind: str, followers: set[asyncio.Event], file: OutputFile, place: int) -> None:
+        super().__init__()
+        self._kind, self._followers, self._file, self._place = kind, followers, file, place
+        self._new = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count the client during the response."""
+        if len(self._followers) >= MOST_FOLLOWERS:
+            refusal = error_answer(503, f"{MOST_FOLLOWERS} clients follow", retry_after=RETRY_AFTER)
+            await refusal(scope, receive, send)
+            return
+        self._followers.add(self._new)
+        try:
+            stream = EventSourceResponse(self._records(), ping=HEARTBEAT, send_timeout=SLOW_SECONDS)
+            await stream(scope, receive, send)
+        finally:
+            self._followers.discard(self._new)
+
+    async def _records(self) -> AsyncIterator[dict[str, str]]:
+        while True:
+            self._new.clear()
+            lines = await run_in_threadpool(self._file.lines, self._place, MOST_RECORDS)
+            for line in lines:
+                self._place += len(line)
+                id = orjson.loads(line)["seq"] if self._kind == "decision" else self._place
+                yield {"event": self._kind, "id": str(id), "data": line.rstrip().decode()}
+                await asyncio.sleep(0)  # a client that has gone is noticed
+            if not lines:
+                await self._new.wait()
+
+
+def _follows(request: Request) -> bool:
+    return request.method == "GET" and EVENTS in request.headers.get("accept", "")
+
+
+def _cursor(request: Request, default: int) -> int:
+    """Return the parameter ``after``, or the id of the last event that a client has received."""
+    text = request.query_params.get("after", request.headers.get("last-event-id", str(default)))
+    return default if text == str(default) else _whole("after", text, 0, 10**15)
+
+
+def _limit(request: Request) -> int:
+    return _whole("limit", request.query_params.get("limit", str(MOST_RECORDS)), 1, MOST_RECORDS)
+
+
+def _whole(name: str, text: str, least: int, most: int) -> int:
+    """Read a whole number.
+
+    >>> _whole("limit", "17", 1, 1000)
+    17
+    """
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else least - 1
+    if not least <= number <= most:
+        raise errors.InvalidParameter(f"{name} is {printable(text, 40)}. Expected a whole number, {least} to {most}")
+    return number
+
+
+def _records(name: str, lines: list[bytes], after: int) -> Response:
+    listed = b",".join(line.rstrip() for line in lines)
+    return Response(b'{"%s":[%s],"after":%d}' % (name.encode(), listed, after), media_type=JSON)
+
+
+def _state(trouble: str) -> Response:
+    return PlainTextResponse(f"{trouble}\n", 503) if trouble else PlainTextResponse("ok\n")
+
+
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    answer = error_answer(error.status_code, f"{request.method} {printable(request.url.path, 100)}: {error.detail}")
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _answer_defect(request: Request, error: Exception) -> Response:
+    return error_answer(500, "the request failed because of a defect in stream-osr")

@@ -1,0 +1,237 @@
+"""`stream-osr run --by`: a recognizer for each key, over files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from html import unescape
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr_connectors.commands import Command, history
+from stream_osr_connectors.files import open_sink, open_source
+from tests.blobs import fitted, stream_part
+from tests.doors.files import FileRun, KeyedStreams, Sinks, ask, keyed_of, load_checkpoint, streams_of
+from tests.doors.library import ConnectorError, StreamOSRError
+from tests.test_cli import call
+
+ARGUMENTS = {"batch_size": 16, "chains": 1, "sweeps": 3, "window": 16}
+RUN = ("run", "-m", "model.osr", "-i", "in.csv", "--key", "id", "--time", "t", "-e", "events.jsonl")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("model") / "model.osr"
+    fitted(**ARGUMENTS).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def work(made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "model.osr").write_bytes(made)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def table(n: int, keys: int = 6, seed: int = 0) -> list[str]:
+    """Lines of a stream of several keys, of some much more often than of others. Keys contain hostile characters."""
+    weight = 1.0 / np.arange(1, keys + 1)
+    names = np.random.default_rng(seed).choice(keys, size=n, p=weight / weight.sum())
+    rows = zip(names.tolist(), stream_part(n, seed), strict=True)
+    return [
+        "device,id,t,a,b",
+        *(f"{name_of(k)},r{at},{at},{x['a']!r},{x['b']!r}" for at, (k, (x, _)) in enumerate(rows)),
+    ]
+
+
+def name_of(k: int) -> str:
+    return ("7", "line 3/a", "=1+1", "é" * 200, "..", "plain")[k]
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n")
+
+
+def by_key(path: Path) -> dict[str, list[dict[str, Any]]]:
+    out = defaultdict(list)
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        out[record.pop("by")].append(record)
+    return dict(out)
+
+
+def test_a_key_has_the_results_of_a_run_with_its_records(work: Path) -> None:
+    lines = table(500)
+    write(work / "in.csv", lines)
+    done = call(*RUN, "-o", "out.jsonl", "--by", "device")
+    assert done.returncode == 0, done.stderr
+    decisions, events = by_key(work / "out.jsonl"), by_key(work / "events.jsonl")
+    assert {*decisions} == {name_of(k) for k in range(6)}
+    assert "6 keys, " in done.stderr
+    for name in (name_of(0), name_of(1)):
+        write(work / "in.csv", [lines[0], *(line for line in lines if line.startswith(f"{name},"))])
+        own = call(*RUN, "-o", "own.jsonl", "--features", "a,b")
+        assert own.returncode == 0, own.stderr
+        assert decisions[name] == [json.loads(line) for line in (work / "own.jsonl").read_text().splitlines()]
+        assert events[name] == [json.loads(line) for line in (work / "events.jsonl").read_text().splitlines()]
+
+
+class Killed(Exception):
+    """The end of a process."""
+
+
+def keyed_run(work: Path, kill_after: int | None, **arguments: Any) -> FileRun:
+    """Run in this process, from the checkpoint if there is one. Raise `Killed` after a number of records."""
+    started = load_checkpoint(work / "c") if (work / "c").exists() else None
+    model = fitted(**{**ARGUMENTS, **arguments}) if started is None else started.model
+
+    def progress(read: int) -> None:
+        if read == kill_after:
+            raise Killed
+
+    fields: Any = {"key": "id", "time": "t", "by": "device", "features": ["a", "b"]}
+    with open_source(work / "in.csv", **fields) as source, open_sink(work / "out.jsonl") as out:
+        events = open_sink(work / "events.jsonl")
+        options: Any = {"checkpoint": work / "c", "checkpoint_every": 41, "progress": progress}
+        keyed = keyed_of(model, work / "c", None if started is None else started.keys)
+        keyed.memory = 1  # one recognizer in memory
+        with events:
+            if started is None:
+                run = FileRun(model, source, Sinks(out, events), keyed=keyed, **options)
+            else:
+                run = FileRun.go_on(started, source, Sinks(out, events), keyed=keyed, **options)
+            run.run()
+    return run
+
+
+@pytest.mark.parametrize("arguments", [{}, {"max_wait": 25.0, "decision_delay": 3}], ids=str)
+def test_a_run_that_is_killed_at_any_record_continues_with_the_same_bits(
+    work: Path, arguments: dict[str, Any]
+) -> None:
+    killed, whole = work / "killed", work / "whole"
+    for folder in (killed, whole):
+        folder.mkdir()
+        write(folder / "in.csv", table(400))
+    expected = keyed_run(whole, None, **arguments)
+    assert expected.keyed.loaded > 20
+    resumed = 0
+    for kill in [7, 41, 90, 123, 124, 300, 399]:
+        resumed += (killed / "c").exists()
+        with pytest.raises(Killed):
+            keyed_run(killed, kill, **arguments)
+    assert resumed == 4
+    run = keyed_run(killed, None, **arguments)
+    for name in ("out.jsonl", "events.jsonl"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    keys = expected.keyed.summary()
+    assert [line._replace(awake=False) for line in run.keyed.summary()] == [
+        each._replace(awake=False) for each in keys
+    ]
+    assert run.totals == expected.totals
+    stored = {each.name for each in (killed / "c.keys").iterdir()}
+    assert len(stored) <= 6, "states that no checkpoint names are deleted"
+
+
+def test_commands_name_the_stream(work: Path) -> None:
+    lines = table(600)
+    write(work / "in.csv", lines)
+    assert call(*RUN, "-o", "out.jsonl", "--by", "device").returncode == 0
+    emerged = [(by, e["subclass_id"]) for by, es in by_key(work / "events.jsonl").items() for e in es
+               if e["type"] == "SubclassEmerged"]  # fmt: skip
+    by, id = emerged[0]
+    place = ("--checkpoint", "out.jsonl.checkpoint")
+    shown = call("inspect", place[1])
+    assert f"{by}: " in shown.stdout, shown.stderr
+    drilled = call("inspect", place[1], "--stream", by)
+    assert quote(f"{by}/{id}") in drilled.stdout, drilled.stdout
+    files = (place[1], "out.jsonl", "events.jsonl")
+    assert "has a stream for each key. Choose one with --stream KEY" in call("report", *files[1:]).stderr
+    assert "report of 6 keys written to report.html" in call("report", *files).stderr
+    page = unescape((work / "report.html").read_text())
+    assert page.count("--stream ") == 6
+    assert f"report {' '.join(files)} --stream {quote(by)}" in page
+    assert call("report", *files, "--stream", by).returncode == 0
+    page = (work / "report.html").read_text()
+    assert f"{by}/{id} NAME" in unescape(page)
+    assert f'"domain": [0, {len(by_key(work / "out.jsonl")[by])}]' in page, "the decisions of this key only"
+    checkpoint = work / place[1]
+    for refused, why in [
+        (Command("promote", (id,), "sky"), "a stream for each key. Name the key: KEY/ID"),
+        (Command("promote", (id,), "sky", stream="nowhere"), "no stream with key 'nowhere'"),
+        (Command("label", key="r1", label="sky"), "a stream for each key"),
+        (Command("undo", stream=by), "no promotion, mute or late label to undo"),
+    ]:
+        with pytest.raises(StreamOSRError, match=why):
+            ask(checkpoint, refused)
+    assert call("promote", f"{by}/{id}", "sky", *place).returncode == 0
+    last = next(line.split(",") for line in reversed(lines) if line.startswith(f"{by},"))
+    assert call("label", last[1], "sky", "--stream", by, *place).returncode == 0
+    assert call("undo", by, *place).returncode == 0
+    entries = history(work / "out.jsonl.checkpoint")
+    assert [entry.undone_by for entry in entries[-3:]] == [None, entries[-1].n, None]
+    assert entries[-1].line().split("  ")[-1].split(": ", 1)[1].startswith(f"undo {by}: done")
+    write(work / "in.csv", [*lines, *(f"{line},".removesuffix(",") for line in table(400, seed=1)[1:])])
+    done = call(*RUN, "-o", "out.jsonl", "--by", "device", "--resume")
+    assert done.returncode == 0, done.stderr
+    after = by_key(work / "events.jsonl")[by]
+    assert [e["label"] for e in after if e["type"] == "SubclassPromoted"] == ["sky"], "also without another instance"
+    named = Counter(d["label"] for d in by_key(work / "out.jsonl")[by])
+    assert named["sky"] > 10
+    other = call(*RUN, "-o", "out.jsonl", "--resume")
+    assert "no --by with --resume: the run was begun with --by device" in other.stderr
+
+
+def test_records_without_a_usable_key_are_set_aside(work: Path) -> None:
+    good = {"id": "r", "t": 1, "a": 0.1, "b": 0.2}
+    keys = ["pump", 7, 7.0, "", None, True, ["pump"], "\ud800", "k" * 5000, "pump"]
+    lines = [json.dumps({**good, "device": key}) for key in keys]
+    write(work / "in.jsonl", [*lines, json.dumps(good), json.dumps({**good, "device": "new", "a": "high"})])
+    done = call("run", "-m", "model.osr", "-i", "in.jsonl", "--key", "id", "--by", "device", "-o", "out.jsonl",
+                "--features", "a,b", "--errors", "errors.jsonl")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {by: len(found) for by, found in by_key(work / "out.jsonl").items()} == {"pump": 2, "7": 2}
+    aside = [json.loads(line) for line in (work / "errors.jsonl").read_text().splitlines()]
+    assert [each["row"] for each in aside] == [4, 5, 6, 7, 8, 9, 11, 12]
+    assert "the key of the stream is empty. Give text or a whole number" in aside[0]["reason"]
+    assert "field 'device' holds True: a key is text or a whole number" in aside[2]["reason"]
+    assert "8 set aside" in done.stderr
+    shown = call("inspect", "out.jsonl.checkpoint").stdout
+    assert "refused 8" in shown
+    assert "2 keys" in shown
+
+
+def test_a_quiet_key_closes_its_micro_batch_in_its_own_time(work: Path) -> None:
+    rows = [
+        ("early", 0.0),
+        ("early", 5.0),
+        ("late", 1000.0),
+        ("early", 8.0),
+        *(("late", 1000.0 + t) for t in range(1, 30)),
+    ]
+    lines = ["device,id,t,a,b", *(f"{by},r{n},{t},0.5,0.5" for n, (by, t) in enumerate(rows))]
+    write(work / "in.csv", lines)
+    call(*RUN, "-o", "out.jsonl", "--by", "device", "--max-wait", "20")
+    order = [(d["by"], d["key"]) for d in map(json.loads, (work / "out.jsonl").read_text().splitlines())]
+    place = order.index(("early", "r3"))
+    assert order.index(("early", "r0")) == 0, "the clock of another key closes it once"
+    assert order[place - 1][0] == "late"
+    assert order[place + 1][0] == "late", "20 after its first row, while the other key goes on"
+
+
+def test_a_python_run_continues_as_it_began(work: Path) -> None:
+    write(work / "in.csv", table(60))
+    keyed_run(work, None)
+    started = load_checkpoint(work / "c")
+    streams = streams_of(started, work / "c")
+    assert isinstance(streams, KeyedStreams)
+    assert sum(line.seen for line in streams.keyed.summary()) == 60
+    with (
+        open_source(work / "in.csv", by="device") as source,
+        open_sink(work / "out.jsonl") as out,
+        pytest.raises(ConnectorError, match="begun as by key and continues as one stream"),
+    ):
+        FileRun(started.model, source, Sinks(out), started=started)

@@ -1,0 +1,258 @@
+"""A service over HTTP: instances, results, commands, refusals and bounds."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stream_osr.parallel import one_thread
+from tests.blobs import fitted
+from tests.doors.http import (
+    MOST_BODY,
+    OPERATIONS,
+    Acceptor,
+    FolderRun,
+    InstanceJournal,
+    JournalLine,
+    Outputs,
+    make_app,
+)
+from tests.doors.page import KnownHosts, listen
+from tests.http.serving import (
+    LINES,
+    MODEL,
+    TOKEN,
+    Service,
+    await_decisions,
+    check_against_files,
+    instances,
+    lines_of,
+    service,
+)
+from tests.live.served import serving
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("http")
+    (folder / "tokens").write_text(f"anna:{TOKEN}\n")
+    with service(folder, "--tokens", folder / "tokens") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def client(one: Service) -> Iterator[httpx.Client]:
+    with one.client(TOKEN) as client:
+        client.post("/v1/instances", content=lines_of(instances(320)), headers=LINES).raise_for_status()
+        await_decisions(client, 320)
+        yield client
+
+
+def test_instances_are_decided_as_by_a_run_over_files(one: Service, client: httpx.Client) -> None:
+    those = instances(320)
+    answer = client.post("/v1/instances", content=lines_of(those[:3]), headers=LINES)
+    again = [json.loads(line) for line in answer.text.splitlines()]
+    assert [each["n"] for each in again] == [1, 2, 3]
+    assert [each["final"]["key"] for each in again] == ["k0", "k1", "k2"]
+    single = client.post("/v1/instances", json=those[2]).json()
+    assert single == again[2]
+    assert {*single["immediate"]} == {"label", "p_unknown", "probabilities"}
+    other = {**those[2], "time": 7.5}
+    assert client.post("/v1/instances", json=other).status_code == 409
+    page = client.get("/v1/decisions", params={"after": 99, "limit": 2}).json()
+    assert [each["seq"] for each in page["decisions"]] == [100, 101]
+    assert page["after"] == 101
+    assert client.get("/v1/decisions", params={"after": 319}).json() == {"decisions": [], "after": 319}
+    events, after = [], 0
+    while batch := client.get("/v1/events", params={"after": after, "limit": 2}).json()["events"]:
+        events += batch
+        after = client.get("/v1/events", params={"after": after, "limit": 2}).json()["after"]
+    assert events == [json.loads(line) for line in (one.state / "events.jsonl").read_text().splitlines()]
+    assert any(event["type"] == "SubclassEmerged" for event in events)
+    check_against_files(one.folder, 320)
+
+
+@pytest.mark.parametrize("path", ["decisions", "events"])
+def test_results_arrive_as_server_sent_events(client: httpx.Client, path: str) -> None:
+    listed = client.get(f"/v1/{path}").json()[path]
+    found, id = [], ""
+    with client.stream("GET", f"/v1/{path}", headers={"Accept": "text/event-stream"}) as stream:
+        for line in stream.iter_lines():
+            name, _, value = line.partition(": ")
+            id = value if name == "id" else id
+            found += [json.loads(value)] if name == "data" else []
+            if len(found) == 3:
+                break
+    assert found == listed[:3]
+    with client.stream("GET", f"/v1/{path}", headers={"Accept": "text/event-stream", "Last-Event-ID": id}) as stream:
+        following = next(line for line in stream.iter_lines() if line.startswith("data: "))
+    assert json.loads(following.removeprefix("data: ")) == listed[3]
+
+
+def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -> None:
+    candidate = client.get("/v1/candidates").json()["candidates"][0]
+    assert candidate["size"] > 50
+    with one.client() as stranger:
+        assert stranger.post("/v1/undo", json={}).status_code == 401
+        assert stranger.get("/v1/decisions").status_code == 401
+    answers = [
+        client.post("/v1/promote", json={"subclass": candidate["subclasses"], "label": "sky", "reason": "blue"}),
+        client.post("/v1/labels", json={"key": "k319", "label": "left"}),
+        client.post("/v1/undo", json={}),
+        client.post("/v1/mute", json={"subclass": [987654]}),
+    ]
+    assert [each.status_code for each in answers] == [202] * 4, answers[0].text
+    until, history = time.monotonic() + 30, [{"outcome": "pending"}]
+    while any(each["outcome"] == "pending" for each in history) and time.monotonic() < until:
+        history = client.get("/v1/commands").json()["commands"]
+        time.sleep(0.05)
+    found = [(each["n"], each["by"], each["outcome"].partition(":")[0], each["undone"]) for each in history[::-1]]
+    expected = [(1, "done", False), (2, "done", True), (3, "done", False), (4, "refused", False)]
+    assert found == [(n, "anna", outcome, undone) for n, outcome, undone in expected]
+    assert client.post("/v1/undo", json={"n": 2}).status_code == 409
+    new = [{**each, "key": f"later {each['key']}"} for each in instances(64, seed=1)]
+    client.post("/v1/instances", content=lines_of(new), headers=LINES).raise_for_status()
+    assert "sky" in {each["label"] for each in await_decisions(client, 384)[320:]}
+
+
+HOSTILE: tuple[tuple[int, str, str, bytes | str, dict[str, str]], ...] = (
+    (400, "POST", "/v1/instances", b"", JSON),
+    (400, "POST", "/v1/instances", b"\xff\xfe{", JSON),
+    (400, "POST", "/v1/instances", "[" * 100_000, JSON),
+    (400, "POST", "/v1/instances", '{"key": NaN}', JSON),
+    (400, "POST", "/v1/instances", '{"key": "\\ud800", "features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", "[]", JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "features": {"a": 1, "b": 2}, "label": "left"}', JSON),
+    (422, "POST", "/v1/instances", '{"features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": true, "features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": 1e300, "features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", json.dumps({"key": "k" * 5000, "features": {"a": 1, "b": 2}}), JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "time": "soon", "features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "features": {"a": "one", "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "features": {"a": 1, "c": ' + 99 * "[" + 99 * "]" + "}}", JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "features": {"c": 1}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": "x", "features": {"a": 1e200, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", b"\n\n", LINES),
+    (422, "POST", "/v1/instances", lines_of([{"key": "x", "features": {"a": 1, "b": 2}}, {}]), LINES),
+    (422, "POST", "/v1/instances", lines_of({"key": i, "features": {"a": 1, "b": 2}} for i in range(1001)), LINES),
+    (413, "POST", "/v1/instances", b" " * (MOST_BODY + 1), JSON),
+    (415, "POST", "/v1/instances", "key=x", {"Content-Type": "application/x-www-form-urlencoded"}),
+    (405, "DELETE", "/v1/instances", b"", {}),
+    (404, "GET", "/v1/%ff/../x", b"", {}),
+    (422, "GET", "/v1/decisions?after=1e9", b"", {}),
+    (422, "GET", "/v1/decisions?limit=0", b"", {}),
+    (422, "GET", "/v1/events?after=3", b"", {}),
+    (400, "POST", "/v1/promote", "{", JSON),
+    (422, "POST", "/v1/promote", "null", JSON),
+    (422, "POST", "/v1/promote", json.dumps({"subclass": [10**30], "label": "sky"}), JSON),
+    (422, "POST", "/v1/promote", json.dumps({"subclass": ["sensors/3:17"], "label": "sky"}), JSON),
+    (422, "POST", "/v1/labels", json.dumps({"key": {}, "label": "left"}), JSON),
+    (415, "POST", "/v1/undo", "{}", {"Content-Type": "text/plain"}),
+    (421, "GET", "/v1/decisions", b"", {"Host": "evil.example"}),
+    (403, "POST", "/v1/instances", "{}", {**JSON, "Origin": "http://evil.example"}),
+)  # fmt: skip
+
+
+def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> None:
+    """The fixture looks for tracebacks in the log at its end."""
+    before = (one.state / "journal.jsonl").read_bytes()
+    for status, method, path, content, headers in HOSTILE:
+        answer = client.request(method, path, content=content, headers=headers)
+        assert answer.status_code == status, (method, path, content[:100], answer.text)
+        assert [*answer.json()] == ["error"]
+        assert len(answer.text) < 2000
+        assert "\n" not in answer.text
+    port = int(one.address.rstrip("/").rpartition(":")[2])
+    head = b"POST /v1/instances HTTP/1.1\r\nHost: localhost:%d\r\n" % port
+    for sent in (
+        b"\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        head + b"Content-Length: -1\r\n\r\n",
+        head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        head + b"X: " + b"x" * 70_000 + b"\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.sendall(sent)
+            assert connection.recv(12).startswith(b"HTTP/1.1 4"), sent[:80]
+    assert (one.state / "journal.jsonl").read_bytes() == before
+    assert client.get("/readyz").text == "ok\n"
+    metrics = client.get("/metrics").text
+    assert 'stream_osr_http_responses_total{status="422"}' in metrics
+    documented = {(each.method.lower(), each.path) for each in OPERATIONS}
+    paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
+    assert {(method, path) for path, methods in paths.items() for method in methods} == documented
+
+
+def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path) -> None:
+    """A run that does not read, and a disk that is full."""
+    run = FolderRun(tmp_path, fitted(**MODEL))
+    acceptor = Acceptor(run.journal)
+    acceptor.start()
+    listening = listen("127.0.0.1", 0)
+    hosts = KnownHosts("127.0.0.1", listening.getsockname()[1])
+    app = make_app(run, acceptor, hosts, None, most_behind=4)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    those = instances(8)
+    with one_thread(), serving(app, listening) as address, httpx.Client(base_url=address, trust_env=False) as client:
+        assert client.post("/v1/instances", json=those[0]).status_code == 200
+        assert client.post("/v1/undo", json={}).status_code == 403
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (run.journal.path.stat().st_size + 10, limits[1]))
+            full = client.post("/v1/instances", json=those[1])
+            ready = client.get("/readyz")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (full.status_code, ready.status_code, client.get("/healthz").status_code) == (503, 503, 200)
+        assert "cannot write" in full.json()["error"]
+        while (again := client.post("/v1/instances", json=those[1])).status_code == 503:
+            time.sleep(0.05)
+        assert again.json()["n"] == 2
+        assert client.post("/v1/instances", content=lines_of(those[:4]), headers=LINES).status_code == 200
+        refused = client.post("/v1/instances", json=those[4])
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    acceptor.stop()
+    run.stop()
+
+
+def test_keys_within_the_horizon_are_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = InstanceJournal(path, horizon=2)
+    lines = [JournalLine(key, None, {"x": 1}, {"label": str(key)}) for key in ("a", "b", 7)]
+    for line in lines:
+        journal.append([line], pytest.fail)
+    journal.close()
+    with path.open("ab") as file:
+        file.write(b'{"n":4,"key":"to')
+    journal = InstanceJournal(path, horizon=2)
+    try:
+        assert (journal.last, journal.durable, journal.find("a")) == (3, 3, None)
+        found = journal.find(7)
+        assert found is not None
+        assert (found.n, found.digest, journal.immediate(found)) == (3, lines[2].digest, {"label": "7"})
+        entries = journal.append([JournalLine(key, None, {}, {"label": str(key)}) for key in (8, 9, 10)], pytest.fail)
+        assert [journal.immediate(each) for each in entries] == [{"label": key} for key in ("8", "9", "10")]
+        assert len(path.read_bytes().splitlines()) == 6
+    finally:
+        journal.close()
+
+
+def test_the_reason_of_an_instance_that_is_set_aside_is_found(tmp_path: Path) -> None:
+    outputs = Outputs(tmp_path, 10)
+    try:
+        raws = ('{"n": 1, "key": "a", "features": {}}', "('b', {})")
+        lines = ({"row": row, "reason": "no memory", "raw": raw} for row, raw in enumerate(raws, start=1))
+        (tmp_path / "errors.jsonl").write_bytes(lines_of(lines))
+        outputs.grow()
+        assert (outputs.final("a"), outputs.final("b")) == ({"set_aside": "no memory"}, None)
+    finally:
+        outputs.close()
