@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from stream_osr.atomic import flush_folder, private
+from stream_osr.atomic import flush_folder, private, write_whole
 from stream_osr.errors import ConnectorError
 
 from ..base import BadRecord, Position, Record
@@ -187,11 +187,21 @@ class InstanceJournal:
                 n = fields.pop("n")
                 read = JournalLine(**fields)
             except (orjson.JSONDecodeError, TypeError, AttributeError, KeyError):
-                lost = os.fstat(self._file).st_size - place
-                logger.warning("%s: unfinished content is removed, %d bytes from byte %d on", self.path, lost, place)
-                os.ftruncate(self._file, place)
+                self._cut(place)
                 return
             self._note(read.key, Entry(n, read.digest, place, len(line)))
+
+    def _cut(self, place: int) -> None:
+        """Remove the content from a place on. If it contains more than one unfinished line, keep a copy."""
+        lost = os.pread(self._file, os.fstat(self._file).st_size - place, place)
+        text = "%s: unfinished content is removed, %d bytes from byte %d on"
+        if b"\n" in lost:
+            copy = self.path.with_name(f"{self.path.name}.removed-{place}")
+            write_whole(copy, lambda file: file.write(lost))
+            logger.error(f"{text}. It contains whole lines, and %s is a copy", self.path, len(lost), place, copy)
+        else:
+            logger.warning(text, self.path, len(lost), place)
+        os.ftruncate(self._file, place)
 
 
 def last_lines(file: int, count: int) -> Iterator[tuple[int, bytes]]:
