@@ -31,7 +31,7 @@ SHOW_SECONDS = 1.0
 """Seconds between two flushes while the source waits, because readers may follow the outputs."""
 
 LONG_SAVE, LONGEST_SHARE = 1.0, 10.0
-"""Seconds above which a save is long, and the least interval after a long one as a multiple of this save.
+"""Seconds above which a save of streams by key is long, and the least interval after it as a multiple of this save.
 
 With many keys a checkpoint stores many recognizers.
 """
@@ -136,8 +136,8 @@ class FileRun:
     checkpoint
         File for checkpoints, which no other run may use at the same time.
     checkpoint_every
-        Records between two checkpoints. After a checkpoint that takes more than a second there are more of them, so
-        that saving takes a tenth of the time at most.
+        Records between two checkpoints. With streams by key there are more of them after a checkpoint that takes
+        longer than a second, so that saving takes a tenth of the time at most.
     started
         Checkpoint whose positions source and sinks have. See :meth:`go_on`.
     reading
@@ -336,7 +336,7 @@ class FileRun:
             self.totals["checkpoints_refused"] += 1
             logger.error("%s", error)
         self._unsaved, took = 0, time.monotonic() - began
-        self._save_from = began + LONGEST_SHARE * took if took > LONG_SAVE else 0.0
+        self._save_from = began + LONGEST_SHARE * took if self.keyed is not None and took > LONG_SAVE else 0.0
 
     def _show(self, *, at_once: bool = False) -> None:
         """Flush the outputs for their readers once a second."""

@@ -189,12 +189,12 @@ class Trial:
         self.stream.counted = {kind: its + self.figure(f"{kind}_records_total") for kind, its in before.items()}
 
     def await_exit(self, code: int, seconds: float = SOON) -> str:
-        """Wait for its end with this exit code, and return its last line, which says why."""
+        """Wait for its end with this exit code, and return the line that says why: its error, or the last one."""
         until(lambda: self.worker.process.poll() is not None, seconds, lambda: f"it goes on:\n{self.tail()}")
         assert self.worker.process.returncode == code, self.tail()
         lines = self.worker.lines()
         assert not any("Traceback" in line for line in lines), self.tail()
-        return lines[-1]
+        return next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1])
 
     # What is seen of it.
 

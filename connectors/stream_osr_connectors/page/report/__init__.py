@@ -8,6 +8,7 @@ HTML.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from stream_osr.errors import MissingExtra
@@ -94,7 +95,6 @@ def report_page(
 
 def _page_module() -> Any:
     try:
-        from stream_osr_connectors.page.report import page
+        return import_module("stream_osr_connectors.page.report.page")
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the report needs {error.name}: run pip install 'stream-osr[plot]'") from error
-    return page
