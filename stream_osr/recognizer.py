@@ -237,14 +237,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"a": [*range(40), *range(100, 140)], "y": ["low"] * 40 + ["high"] * 40})
         >>> model = OpenSetRecognizer(batch_size=2)
-        >>> model.learn_many(iter([frame[::2], frame[1::2]]), "y")
-        >>> new = pd.DataFrame({"a": [7, 21, 108, 121], "id": [1, 2, 3, 4]})
-        >>> model.learn_many(iter([new[:2], new[2:]]), key="id")
-        >>> [(decision.key, decision.label) for decision in model.drain()]
-        [(1, 'low'), (2, 'low'), (3, 'high'), (4, 'high')]
+        >>> rows = [{"a": a} for a in (*range(40), *range(100, 140))]
+        >>> model.learn_many(rows, ["low"] * 40 + ["high"] * 40)
+        >>> model.learn_many(iter([[{"a": 7}, {"a": 21}], [{"a": 108}, {"a": 121}]]))
+        >>> [decision.label for decision in model.drain()]
+        ['low', 'low', 'high', 'high']
         """
         if isinstance(X, Iterator):
             for number, frame, columns in intake.frames_of(X, y=y, t=t, key=key):
