@@ -1,4 +1,4 @@
-"""Tables of a notebook: whole, in a browser, and with nothing of the data that runs or is asked for."""
+"""Tables in a notebook: a browser shows them whole, runs no content of the data and makes no request."""
 
 from __future__ import annotations
 
