@@ -47,6 +47,17 @@ RATES = np.array([[0.9, 0.0, 0.1, 0.0, 0.0], [0.0, 0.9, 0.02, 0.08, 0.0]])
 """Two classes; the third cell is a refinement of the first, the fourth of the second; then something new."""
 
 
+@pytest.mark.parametrize("kappa", [0.04, 0.3, 0.7, 1.0])
+def test_search_for_kappa_from_any_estimate_ends_at_the_same_value(kappa: float) -> None:
+    fresh = np.array([0.0, 0.0, 0.3, 0.3, 0.4])
+    for seed, n in product(range(3), (40, 400, 4000)):
+        books = drawn_books(n, kappa, EVEN, RATES, fresh, 200, np.random.default_rng(seed))
+        anywhere = share_out(books, EVEN, np.full(2, 200.0)).kappa
+        for before in (0.0, 0.1, 0.5, 1.0):
+            found = share_out(books, EVEN, np.full(2, 200.0), before, due=True).kappa
+            assert found == pytest.approx(anywhere, abs=1e-6), (seed, n, before)
+
+
 def test_known_share_is_the_posterior_mean_by_numerical_integration() -> None:
     for stream, taken, stands_for, before in product((0, 0.5, 4, 30), (0, 4, 30), (0.5, 2.0, 20.0), (0.3, 0.5)):
         mean, evidence = known_share(stream, taken, stands_for, before)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 import stream_osr
 from tests.doors.library import EVERY_TIME, ONCE, WAITING
-from tools.wheel import FOR_ANY, put
+from tools.wheel import TARGETS, Target, environment_for, put
 
 ONE_KERNEL = """
 import numpy as np
@@ -182,9 +183,15 @@ def test_kernels_of_others_are_their_own_business(package):
 
 @pytest.fixture
 def shipped(package, tmp_path) -> Path:
-    """The copy, with its one kernel's machine code for any processor, as the platform's wheel brings it."""
-    run(package, NUMBA_CACHE_DIR=tmp_path / "kept", **FOR_ANY)
-    put(tmp_path / "kept", package, package / "compiled")
+    """The copy, with its one kernel's machine code for the best target, as the platform's wheel brings it."""
+    return ship(package, tmp_path, TARGETS[platform.machine()][:1])
+
+
+def ship(package: Path, place: Path, targets: Sequence[Target]) -> Path:
+    for target in targets:
+        run(package, NUMBA_CACHE_DIR=place / target.name, **environment_for(target))
+    for target in targets:
+        put(place / target.name, package, target, package / "compiled")
     return package
 
 
@@ -202,6 +209,17 @@ def test_machine_code_that_came_along_is_used_and_nothing_is_compiled(shipped):
     assert all(path.is_relative_to(shipped / "compiled") for path in kept_in(shipped))
     with unwritable(shipped):
         assert run(shipped, *without_privilege(), HOME="/proc") == ("None", "")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="several targets of one architecture")
+def test_older_processor_uses_the_machine_code_of_the_older_target(package, tmp_path):
+    shipped = ship(package, tmp_path, TARGETS["x86_64"])
+    place, said = run(
+        shipped, program=f"{LACKING}{ONE_KERNEL}print(exp_each._cache._shipped._cache_file._cache_path)"
+    )
+    assert said == ""
+    assert place.splitlines()[-1] == str(shipped / "compiled" / "x86-64-v2" / "model")
+    assert all(path.is_relative_to(shipped / "compiled") for path in kept_in(shipped))
 
 
 @pytest.mark.parametrize("reason", ["numba", "processor", "sources"])

@@ -1,7 +1,8 @@
 """Build the wheels: a plain one, and one for this platform that brings its machine code.
 
-``python -m tools.wheel [FOLDER]``, or ``make wheel``. The second is the first with what ``stream-osr warmup``
-compiles, for any processor of x86-64-v3 (:mod:`stream_osr.model.compiler`): nobody who installs it waits for it.
+``python -m tools.wheel [FOLDER]``, or ``make wheel``, on Linux, on x86-64 or aarch64. The second is the first with
+what ``stream-osr warmup`` compiles for each target of the architecture
+(:data:`stream_osr.model.compiler.TARGETS`). Nobody who installs it waits for the compilation.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import Any
 import numba
 from numba.core.caching import CompileResultCacheImpl
 
-from stream_osr.model.compiler import FOLDER, TARGET
+from stream_osr.model.compiler import FOLDER, TARGETS, Target
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stream_osr"
-PLATFORM = "manylinux_2_17_x86_64"
+PLATFORM = f"manylinux_2_17_{platform.machine()}"
 """It links to nothing but Python's and numba's own, which are built for that or older."""
 
 
@@ -38,25 +39,28 @@ def run(*command: object, at: Path = ROOT, environment: Mapping[str, object] | N
     return done.stdout
 
 
-FOR_ANY = {"NUMBA_CPU_NAME": TARGET, "NUMBA_CPU_FEATURES": ""}
-"""What has numba compile for every processor of the target, not for this one."""
+def environment_for(target: Target) -> dict[str, str]:
+    """Return the variables by which numba compiles for every processor of a target, not for this one."""
+    return {"NUMBA_CPU_NAME": target.name, "NUMBA_CPU_FEATURES": ""}
 
 
-def put(kept: Path, package: Path, folder: Path) -> None:
-    """Put machine code from where ``NUMBA_CACHE_DIR`` was into a folder, by the folders of the package's sources."""
+def put(kept: Path, package: Path, target: Target, folder: Path) -> None:
+    """Put a target's machine code from where ``NUMBA_CACHE_DIR`` was into a folder, as the package's sources."""
     locator: Any = CompileResultCacheImpl._locator_classes[0]
     for sources in sorted({path.parent for path in package.rglob("*.py")}):
         if (found := kept / locator.get_suitable_cache_subpath(sources / "any.py")).is_dir():
             no_locks = shutil.ignore_patterns("*.lock")
-            shutil.copytree(found, folder / sources.relative_to(package), ignore=no_locks)
+            shutil.copytree(found, folder / target.name / sources.relative_to(package), ignore=no_locks)
     (folder / "numba").write_text(f"{numba.__version__}\n")
 
 
 def main() -> None:
     """Build both into the folder."""
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        sys.exit(f"the wheel with machine code is built on Linux on x86-64; this is {sysconfig.get_platform()}")
+    targets = TARGETS.get(platform.machine(), ()) if sys.platform == "linux" else ()
+    if not targets:
+        where = " or ".join(TARGETS)
+        sys.exit(f"the wheel with machine code is built on Linux on {where}; this is {sysconfig.get_platform()}")
     pip, wheel = (sys.executable, "-m", "pip"), (sys.executable, "-m", "wheel")
     with tempfile.TemporaryDirectory() as at:
         place = Path(at)
@@ -64,14 +68,11 @@ def main() -> None:
         (plain,) = (place / "plain").glob("*.whl")
         run(*wheel, "unpack", plain, "--dest", place / "unpacked")
         (unpacked,) = (place / "unpacked").iterdir()
-        run(
-            sys.executable,
-            "-m",
-            "stream_osr_connectors",
-            "warmup",
-            environment={**FOR_ANY, "NUMBA_CACHE_DIR": place / "kept"},
-        )
-        put(place / "kept", PACKAGE, unpacked / FOLDER.relative_to(ROOT))
+        for target in targets:
+            kept = place / f"kept-{target.name}"
+            variables = {**environment_for(target), "NUMBA_CACHE_DIR": kept}
+            run(sys.executable, "-m", "stream_osr_connectors", "warmup", environment=variables)
+            put(kept, PACKAGE, target, unpacked / FOLDER.relative_to(ROOT))
         (place / "packed").mkdir()
         run(*wheel, "pack", unpacked, "--dest-dir", place / "packed")
         (packed,) = (place / "packed").glob("*.whl")

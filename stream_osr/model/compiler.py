@@ -5,9 +5,9 @@ machine code, once at each level of the call tree. Most kernels are called by ot
 to intermediate code alone (:func:`within`). A kernel that Python calls is optimised as a whole and has machine code.
 
 Machine code is cached on this machine until the sources change (:func:`source_stamp`). A platform's wheel contains
-precompiled machine code. ``make wheel`` compiles it for any processor of ``x86-64-v3`` (2013 and later), and for the
-Python and numba versions of the build machine. Elsewhere, and for kernels whose sources have changed, kernels are
-compiled as usual. Code that this machine compiled takes precedence.
+precompiled machine code. ``make wheel`` compiles it for the :data:`TARGETS` of the architecture, and for the Python
+and numba versions of the build machine. Elsewhere, and for kernels whose sources have changed, kernels are compiled
+as usual. Code that this machine compiled takes precedence.
 
 If one of numba's private classes is missing, :mod:`stream_osr.model.jit` uses plain ``njit``.
 """
@@ -15,12 +15,13 @@ If one of numba's private classes is missing, :mod:`stream_osr.model.jit` uses p
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
@@ -38,9 +39,36 @@ ROOT = Path(__file__).parents[2]
 _IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 FOLDER = Path(__file__).parents[1] / "compiled"
-"""Precompiled machine code, in folders as in the package. Absent in a checkout and in the plain wheel."""
-TARGET = "x86-64-v3"
-_NEEDED = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+"""Precompiled machine code: a folder for each target, with folders as in the package.
+
+Absent in a checkout and in the plain wheel.
+"""
+
+
+class Target(NamedTuple):
+    """A kind of processor for which a wheel brings machine code.
+
+    Attributes
+    ----------
+    name
+        Its name in LLVM.
+    needs
+        Features that a processor of this architecture may lack.
+    """
+
+    name: str
+    needs: tuple[str, ...] = ()
+
+
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+TARGETS = {
+    "x86_64": (
+        Target("x86-64-v3", (*_V2, "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")),
+        Target("x86-64-v2", _V2),
+    ),
+    "aarch64": (Target("generic"),),
+}
+"""Targets of the wheels for Linux, by architecture, the best first."""
 
 
 @cache
@@ -178,6 +206,16 @@ class KernelCache(FunctionCache):
 
 
 @cache
+def target_here() -> Target | None:
+    """Return the best target that this processor can run and for which the package has machine code, if any."""
+    has = llvm.get_host_cpu_features()
+    for target in TARGETS.get(platform.machine(), ()):
+        if (FOLDER / target.name).is_dir() and all(has.get(name) for name in target.needs):
+            return target
+    return None
+
+
+@cache
 def why_not() -> str | None:
     """Return why the precompiled machine code cannot be used here, or ``None`` if it is used or absent.
 
@@ -188,14 +226,18 @@ def why_not() -> str | None:
     made_with = (FOLDER / "numba").read_text().strip()
     if made_with != numba.__version__:
         return f"the machine code in this package is for numba {made_with}, here is {numba.__version__}"
-    has = llvm.get_host_cpu_features()
-    if missing := [name for name in _NEEDED if not has.get(name)]:
-        return f"the machine code in this package is for {TARGET} processors, this one lacks {', '.join(missing)}"
+    if target_here() is None:
+        there = " and ".join(sorted(path.name for path in FOLDER.iterdir() if path.is_dir()))
+        has = llvm.get_host_cpu_features()
+        needs = [target.needs for target in TARGETS.get(platform.machine(), ()) if (FOLDER / target.name).is_dir()]
+        missing = [name for name in needs[-1] if not has.get(name)] if needs else []
+        lacks = f"this one lacks {', '.join(missing)}" if missing else f"this one is {platform.machine()}"
+        return f"the machine code in this package is for {there} processors, {lacks}"
     return None
 
 
 class _Place(_CacheLocator):
-    """Folder of a source's precompiled kernels."""
+    """Folder of a source's precompiled kernels for the target of this processor."""
 
     def __init__(self, source: str, line: int) -> None:
         self.source, self.line = Path(source), line
@@ -205,7 +247,9 @@ class _Place(_CacheLocator):
         return cls(py_file, py_func.__code__.co_firstlineno)
 
     def get_cache_path(self) -> str:
-        return str(FOLDER / self.source.parent.relative_to(FOLDER.parent))
+        target = target_here()
+        assert target is not None
+        return str(FOLDER / target.name / self.source.parent.relative_to(FOLDER.parent))
 
     def get_source_stamp(self) -> str:
         return source_stamp(self.source)
@@ -224,8 +268,10 @@ class _Shipped(FunctionCache):
     _impl_class = _Impl
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
+        target = target_here()
+        assert target is not None
         signature, (triple, _, _), digests = super()._index_key(sig, codegen)
-        return signature, (triple, TARGET, ""), digests
+        return signature, (triple, target.name, ""), digests
 
 
 def beside(own: Any, function: Callable[..., object]) -> Any:

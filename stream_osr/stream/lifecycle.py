@@ -39,6 +39,8 @@ from stream_osr.trained import TrainedModel
 
 TRIED_AGAIN = 1.25
 """Growth after which the split test of a whole subclass is repeated."""
+TRIED_AGAIN_LARGE, LARGE = 1.6, 64
+"""Growth for a subclass that was tested with so many instances: the test is slower then, and seldom splits it."""
 
 
 Came = tuple[MemberColumns, np.ndarray]
@@ -202,7 +204,8 @@ def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
     """Split the reported subclasses that have grown enough since their last test, if they are two."""
     life, state = update.chain.life, update.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
-    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
+    tried = life.lives["tried_size"]
+    least = np.maximum(2 * LEAST_PART, np.where(tried < LARGE, TRIED_AGAIN, TRIED_AGAIN_LARGE) * tried)
     grown = np.flatnonzero(life.announced_unmuted & (size >= least))
     whole = []
     for at in grown[np.argsort(life.ids[grown])].tolist():
@@ -212,8 +215,8 @@ def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
         else:
             update = split
     chain = update.chain
-    tried = noted(chain.life, life.ids[whole], tried_size=size[whole])
-    return update._replace(chain=chain._replace(life=tried))
+    life = noted(chain.life, life.ids[whole], tried_size=size[whole])
+    return update._replace(chain=chain._replace(life=life))
 
 
 def _part(update: LifecycleUpdate, key: int) -> LifecycleUpdate | None:

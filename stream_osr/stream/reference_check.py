@@ -444,8 +444,7 @@ def _count_references(
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
     counts = counted(check.counts, responsibilities, level, theirs.group, theirs.weight, n, fade)
     classes = class_shares(counts.votes, levels.confusion, trained, check.shares.classes)
-    kappa = np.nan if due else check.shares.kappa
-    shares = cell_shares(counts, classes, levels.many, levels.spread, kappa, check.known)
+    shares = cell_shares(counts, classes, levels.many, levels.spread, check.shares.kappa, check.known, due)
     if dependent:
         share = known_by_typicality(counts.stream, tail, independent)
         shares = KnownShares(share, shares.owner, shares.classes, shares.kappa)

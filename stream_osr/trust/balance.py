@@ -118,6 +118,8 @@ LOG_SLAB = np.log(SLAB)
 KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
 """Standard deviation of kappa from the estimate of all cells together."""
+NEGLIGIBLE = 20.0
+"""Nats below the largest evidence at which the search for kappa ends: a probability of 2e-9."""
 UNSEEN = 0.1
 """Least number of references of a cell, for estimating what one of them represents."""
 PRIOR_SHARES = 50.0
@@ -327,47 +329,67 @@ def _pool(counts: _CellCounts) -> tuple[Array, Array]:
 
 
 @kernel
-def _estimate_kappa(counts: _CellCounts) -> float:
+def _estimate_kappa(counts: _CellCounts, before: float) -> float:
     """Return the posterior mean of the known share of the stream.
 
     The evidence is that of all cells, with the small ones pooled. The result must be close to the sum of the cells'
     shares. A known class is one cell here, since its frozen instances may be a little denser than its references.
+
+    The search begins at the estimate ``before`` (NaN: none) and ends on each side where the evidence is negligible.
     """
-    stream, seen, effective, stands, n_classes, _ = counts
-    small, pool = _pool(counts)
-    count, levels = stream.shape
-    evidence, room, whole_class = np.zeros(len(KAPPAS)), np.empty((2, len(T_GRID))), np.zeros((n_classes, 3))
+    stream, effective, stands, n_classes = counts.stream, counts.effective, counts.stands, counts.n_classes
+    (small, pool), whole_class = _pool(counts), np.zeros((n_classes, 3))
     for c in range(n_classes):
         mass = (effective[c] * stands[c]).sum()
         v = (effective[c] * stands[c] * stands[c]).sum() / mass if mass > 0.0 else 1e-9
         whole_class[c] = stream[c].sum(), mass / v, v
-    for number in range(len(KAPPAS)):
-        kappa = KAPPAS[number]
-        rate, whole = 0.0, 1e-12
-        for level in range(levels):
-            prior = EVEN if level > 0 else EXTREME
-            of_small, log_evidence = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
-            evidence[number] += log_evidence
-            for c in range(n_classes, count):
-                s, a = stream[c, level], effective[c, level]
-                if s + a < CRUMB:
-                    continue
-                share = of_small
-                if not small[c]:
-                    share, log_evidence = known_share(room, s, a, stands[c, level] * kappa, prior)
-                    evidence[number] += log_evidence
-                rate += s / seen[c] * share
-                whole += s / seen[c]
-        for c in range(n_classes):
-            s, a, v = whole_class[c]
-            if s + a >= CRUMB:
-                share, log_evidence = known_share(room, s, a, v * kappa, EVEN)
-                evidence[number] += log_evidence
-                rate += s / seen[c] * share
-                whole += s / seen[c]
-        evidence[number] -= 0.5 * ((kappa - rate / whole) / INCOHERENCE) ** 2
-    weight = np.exp(evidence - evidence.max())
+    evidence, count, best = np.full(len(KAPPAS), -np.inf), len(KAPPAS), -np.inf
+    begin = 0 if np.isnan(before) else min(int(np.searchsorted(KAPPAS, before)), count - 1)
+    for number in range(begin, count):
+        evidence[number] = _evidence(KAPPAS[number], counts, small, pool, whole_class)
+        best = max(best, evidence[number])
+        if evidence[number] < best - NEGLIGIBLE and not np.isnan(before):
+            break
+    for number in range(begin - 1, -1, -1):
+        evidence[number] = _evidence(KAPPAS[number], counts, small, pool, whole_class)
+        best = max(best, evidence[number])
+        if evidence[number] < best - NEGLIGIBLE:
+            break
+    weight = np.exp(evidence - best)
     return float((weight * KAPPAS).sum() / weight.sum())
+
+
+@kernel
+def _evidence(kappa: float, counts: _CellCounts, small: Array, pool: Array, whole_class: Array) -> float:
+    """Return the log evidence of a known share of the stream: ``small`` and ``pool`` as in :func:`_pool`.
+
+    ``whole_class`` has S, a and v of each known class over all levels, shape (J, 3).
+    """
+    stream, seen, effective, stands, n_classes, _ = counts
+    (count, levels), room = stream.shape, np.empty((2, len(T_GRID)))
+    total, rate, whole = 0.0, 0.0, 1e-12
+    for level in range(levels):
+        prior = EVEN if level > 0 else EXTREME
+        of_small, log_evidence = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
+        total += log_evidence
+        for c in range(n_classes, count):
+            s, a = stream[c, level], effective[c, level]
+            if s + a < CRUMB:
+                continue
+            share = of_small
+            if not small[c]:
+                share, log_evidence = known_share(room, s, a, stands[c, level] * kappa, prior)
+                total += log_evidence
+            rate += s / seen[c] * share
+            whole += s / seen[c]
+    for c in range(n_classes):
+        s, a, v = whole_class[c]
+        if s + a >= CRUMB:
+            share, log_evidence = known_share(room, s, a, v * kappa, EVEN)
+            total += log_evidence
+            rate += s / seen[c] * share
+            whole += s / seen[c]
+    return total - 0.5 * ((kappa - rate / whole) / INCOHERENCE) ** 2
 
 
 @kernel
@@ -395,7 +417,13 @@ def _known_shares(counts: _CellCounts, kappa: float) -> Array:
 
 @kernel
 def cell_shares(
-    counts: ReferenceCounts, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
+    counts: ReferenceCounts,
+    classes: Array,
+    distinct: Array,
+    spread: Array,
+    kappa: float,
+    before: Array,
+    due: bool,
 ) -> KnownShares:
     """Estimate the known share of each cell, and the classes that it belongs to.
 
@@ -410,16 +438,17 @@ def cell_shares(
     spread
         Weighted mean weight of the references of each class at each level, shape (J, L).
     kappa
-        Known share of the stream, if it has a recent estimate, otherwise NaN.
+        Last estimate of the known share of the stream, NaN if there is none.
     before
         Known share of each emerging subclass when it had support, shape (K,). Negative: it had none so far.
+    due
+        Whether to estimate the known share of the stream again.
     """
-    n_classes, count = counts.total.shape
-    anew = np.isnan(kappa)  # the known classes count for this estimate alone
-    effective, stands = _weigh(counts, distinct, spread, classes, 0 if anew else n_classes)
+    n_classes, count = counts.total.shape  # the known classes count for kappa alone
+    effective, stands = _weigh(counts, distinct, spread, classes, 0 if due else n_classes)
     cell_counts = _CellCounts(counts.stream, counts.seen, effective, stands, n_classes, before)
-    if anew:
-        kappa = _estimate_kappa(cell_counts)
+    if due:
+        kappa = _estimate_kappa(cell_counts, kappa)
     owner = np.empty((n_classes, count - n_classes))
     for c in range(n_classes, count):
         whole = 0.0

@@ -20,11 +20,11 @@ from stream_osr.trust.references import (
 )
 
 
-def share_out(books, classes, distinct, kappa=np.nan, before=None, spread=None):
+def share_out(books, classes, distinct, kappa=np.nan, before=None, spread=None, due=None):
     """Shares of cells; by default nothing was known before, and all references weigh the same."""
     spread = np.ones((len(classes), books.stream.shape[1])) if spread is None else spread
     before = np.full(len(books.stream) - len(classes) - 1, -1.0) if before is None else before
-    return cell_shares(books, classes, distinct, spread, kappa, before)
+    return cell_shares(books, classes, distinct, spread, kappa, before, np.isnan(kappa) if due is None else due)
 
 
 def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
