@@ -40,7 +40,7 @@ from stream_osr.trained import TrainedModel
 TRIED_AGAIN = 1.25
 """Growth after which the split test of a whole subclass is repeated."""
 TRIED_AGAIN_LARGE, LARGE = 1.6, 64
-"""Growth for a subclass that was tested with so many instances: the test is slower then, and seldom splits it."""
+"""Growth for a subclass that was tested with that many instances: the test is slower then, and seldom splits it."""
 
 
 Came = tuple[MemberColumns, np.ndarray]
