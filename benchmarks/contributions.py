@@ -2,7 +2,8 @@
 
 Five tables have categories. A tenth of the values of each row to explain is missing. The first figure is the share of
 rows whose rest is at most 5 % of the log-odds of unknown. For the others, a number of a known instance is moved by
-six standard deviations, and the table shows how often this feature is the first one of the explanation.
+six standard deviations, and the table shows how often this feature is the first one of the explanation. Numbers
+without effect in the model are not moved.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Result(NamedTuple):
     Attributes
     ----------
     numbers, categories
-        Numbers and categories of the model.
+        Numbers with an effect in the model, and categories.
     small
         Share of rows with a small rest.
     largest
@@ -120,8 +121,10 @@ def measure(name: str, seed: int) -> Result:
     found = model.contributions_many(with_gaps(data.stream.iloc[:ROWS], rng).to_dict("records"))
     rest = np.abs([each.unknown.rest for each in found])
     small = rest <= SMALL * np.abs([each.unknown.log_odds for each in found])
-    complete = model.contributions_many(data.stream.iloc[:1])[0].unknown.features
-    numbers = [each.name for each in complete if isinstance(each.value, float)]
+    complete = [each for row in model.contributions_many(data.stream.iloc[:ROWS]) for each in row.unknown.features]
+    effects = [each.name for each in complete if isinstance(each.value, float) and each.contribution != 0.0]
+    numbers = sorted({*effects}, key=model.trained.names.index)
+    categories = {each.name for each in complete if isinstance(each.value, str)}
     shares = []
     for within in (True, False):
         rows = moved(data, numbers, within=within, rng=rng)
@@ -135,7 +138,7 @@ def measure(name: str, seed: int) -> Result:
     count = f"{len(reacts)} of {len(shares[0][0])}"
     return Result(
         len(numbers),
-        len(complete) - len(numbers),
+        len(categories),
         float(small.mean()),
         float(rest.max()),
         shares[0][1],

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -149,7 +149,7 @@ class Keyed:
         self._streams: dict[str, _KeyedStream] = {}
         self._awake: OrderedDict[str, _KeyedStream] = OrderedDict()
         self._size = 0
-        self._shared = {id(each) for each in _arrays((trained, trained.densities))}
+        self._shared = {id(each) for each in arrays_of((trained, trained.densities))}
         self._decisions: deque[tuple[str, Decision]] = deque()
         self._events: deque[tuple[str, Event]] = deque()
         self._kept: set[StoredState] = set()
@@ -500,10 +500,7 @@ class Keyed:
 
     def _measure(self, stream: _KeyedStream) -> None:
         assert stream.model is not None
-        size = OBJECTS + sum(each.nbytes for each in _arrays(stream.model.value) if id(each) not in self._shared)
-        spare = SPARE + self._parameters.batch_size // INSTANCES_PER_SLOT
-        for chain in stream.model.value.running[1].chains:  # a step leaves free slots behind those that are in use
-            size += 2 * spare * chain.known.dishes.matrix[0].nbytes
+        size = size_of(stream.model, self._shared, self._parameters.batch_size)
         self._size += size - stream.size
         stream.size, stream.measured_at = size, stream.seen
 
@@ -545,7 +542,26 @@ def full_id(by: str, subclass_id: int) -> str:
     return f"{by}/{subclass_id}"
 
 
-def _arrays(value: Any, seen: set[int] | None = None) -> Iterator[np.ndarray]:
+def size_of(model: OpenSetRecognizer, shared: Container[int], batch_size: int) -> int:
+    """Estimate the size of a recognizer in bytes.
+
+    Parameters
+    ----------
+    model
+        The recognizer.
+    shared
+        Identities (``id``) of arrays that do not count, because other recognizers share them.
+    batch_size
+        Number of rows of a micro-batch.
+    """
+    size = OBJECTS + sum(each.nbytes for each in arrays_of(model.value) if id(each) not in shared)
+    spare = SPARE + batch_size // INSTANCES_PER_SLOT
+    for chain in model.value.running[1].chains:  # a step leaves free slots behind those that are in use
+        size += 2 * spare * chain.known.dishes.matrix[0].nbytes
+    return size
+
+
+def arrays_of(value: Any, seen: set[int] | None = None) -> Iterator[np.ndarray]:
     """Yield each array of a value once."""
     seen = set() if seen is None else seen
     if id(value) in seen or value is None or isinstance(value, str | int | float):
@@ -563,4 +579,4 @@ def _arrays(value: Any, seen: set[int] | None = None) -> Iterator[np.ndarray]:
     elif hasattr(value, "__dict__"):
         parts = vars(value).values()
     for part in parts:
-        yield from _arrays(part, seen)
+        yield from arrays_of(part, seen)

@@ -8,6 +8,8 @@ rounding. Checks that a matrix is positive definite come first, so that later ch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,8 @@ followed drift since then (``follow_drift``). The lowest value seen was 0.985.""
 
 def near(found: Any, expected: Any, rounding: float = ROUNDING) -> bool:
     """Compare numbers that are computed in two ways. Minus infinity equals itself."""
+    if isinstance(found, float) and isinstance(expected, float | int):  # as below, without arrays
+        return bool(found == expected or abs(found - expected) <= rounding * max(1.0, abs(expected)))
     return bool(_near(found, expected, rounding).all())
 
 
@@ -272,13 +276,22 @@ TOOLS = {
 """Names for relations, in addition to those of this module."""
 
 
+@cache
+def _names() -> dict[str, Any]:
+    return {**globals(), **TOOLS}
+
+
 def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
     if not (relations := ROWS[name].relations):
         return
-    names = {**globals(), **TOOLS, **more, **values}
+    values_and_more = {**more, **values}
     for relation in relations:
         try:
-            holds = bool(np.all(eval(relation, names)))
+            if any(isinstance(part, CodeType) for part in relation.co_consts):  # a function within sees no locals
+                found = eval(relation, {**_names(), **values_and_more})
+            else:
+                found = eval(relation, _names(), values_and_more)
+            holds = found if isinstance(found, bool) else bool(np.all(found))
         except RefusedValue:
             raise
         except Exception:  # what does not fit together may lead to anything
@@ -286,8 +299,8 @@ def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, An
         if not holds:
             field = next((each for each in relation.co_names if each in values), "")
             plainly = isinstance(values.get(field), str | int | float)
-            found = brief(values[field]) if plainly else "not what it should be beside the other fields"
-            raise RefusedValue(f"{name}.{field}", found, relation.co_filename)
+            shown = brief(values[field]) if plainly else "not what it should be beside the other fields"
+            raise RefusedValue(f"{name}.{field}", shown, relation.co_filename)
 
 
 def check_records(value: Any) -> None:

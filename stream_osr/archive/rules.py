@@ -270,7 +270,11 @@ def mapping(key: Rule, of: Rule) -> Rule:
             raise RefusedValue(where, typed(value), "a mapping")
         for name, one in value.items():
             key(name, f"a key of {where}", scope)
-            of(one, f"{where}[{brief(name)}]", scope)
+            try:
+                of(one, where, scope)
+            except RefusedValue:
+                of(one, f"{where}[{brief(name)}]", scope)
+                raise
 
     return rule
 

@@ -1,8 +1,8 @@
 """Contributions of the features to a log-odds of two sums of Student-t densities.
 
 Let v(S) be the log-odds of a row in which only the features S are observed. The model integrates missing values out
-(:mod:`stream_osr.model.missing`), so v(S) is exact for every S. Features are removed one after the other. Each time
-the feature goes whose removal changes the log-odds most. The contribution of the feature is that change:
+(:mod:`stream_osr.model.missing`), so v(S) is exact for every S. Features are removed one after the other. The
+contribution of a feature is the change of the log-odds by its removal:
 
     v(all) = v(nothing) + sum_k [v(S_k) - v(S_k without i_k)],   S_1 = all,  S_(k+1) = S_k without i_k
 
@@ -15,6 +15,12 @@ In homogeneous coordinates each density is ``exp(head) (1 + x~' Q x~)^-power``. 
 feature, with 0 at the end, ``t = f' Q x~`` and ``b = f' Q f``. Without the feature the form of the row is
 ``h - t^2 / b``, the power is less by 1/2, and the head changes by ``-log(b) / 2`` and a function of the power. So one
 removal costs an update of rank one, and all candidates cost little. Factors of f are common to all densities.
+
+The order is free, and the sum is exact for each order. The *surprise* of a feature is the gain in the log density of
+some sums if each of their densities had the most probable value of the feature, given the features that remain. For
+one Gaussian it is ``z^2 / 2``, where z is the standardized residual. Each time the feature with the largest surprise
+is removed, if that is at least ``UNUSUAL``. Otherwise it is the feature whose removal changes the log-odds most. An
+unusual value may change the log-odds little, because it is improbable under both sides. So surprise comes first.
 
 If several features share one direction of the model, removing any of them removes all. Then the feature goes first
 whose value is farthest from the training mean.
@@ -39,6 +45,8 @@ from stream_osr.model.yeo_johnson import bend
 
 EQUAL = 1e-6
 """Relative difference up to which two changes count as equal."""
+UNUSUAL = 4.5
+"""Least surprise of an unusual value. For one Gaussian that is a residual of 3 standard deviations."""
 ROOM = 4_000_000
 """Most numbers in a temporary array."""
 
@@ -86,6 +94,8 @@ class QueryForms(NamedTuple):
         Number of the sum of each density, shape (M,), and the first density of each chain.
     deviation
         Whitened distance of each feature from the training mean, 0 for missing ones and categories, shape (n, p + C).
+    highest
+        Log probability of the most probable place of each category, shape (M, C).
     """
 
     rows: Array
@@ -98,6 +108,7 @@ class QueryForms(NamedTuple):
     owner: Array
     begin: Array
     deviation: Array
+    highest: Array
 
     def log_densities(self) -> Array:
         """Return the weighted log density of each row, shape (n, M)."""
@@ -128,6 +139,11 @@ def query_forms(values: Array, views: Sequence[View], whitening: Whitening) -> I
     owner = np.concatenate([np.repeat(np.arange(len(each.first) - 1), np.diff(each.first)) for each in views])
     begin = np.cumsum([0, *(len(each.packed) for each in views[:-1])])
     tables = np.concatenate([each.values for each in views])
+    ends = np.cumsum(whitening.places)
+    highest = np.array(
+        [tables[:, end - size : end].max(axis=1) for size, end in zip(whitening.places, ends, strict=True)]
+    )
+    highest = highest.reshape(count, len(tables)).T
     most = max(1, ROOM // (len(owner) * (d * d + 8 * (len(forward) + count) + 1)))
     for pattern in range(NOTHING, len(missing.rank)):
         of_pattern, own = np.flatnonzero(missing.pattern == pattern), views
@@ -140,7 +156,7 @@ def query_forms(values: Array, views: Sequence[View], whitening: Whitening) -> I
         for at in np.split(of_pattern, range(most, len(of_pattern), most)):
             places = whitened[at, :count].astype(np.int64)
             fixed = forms, shape, tables, forward, size, owner, begin
-            yield at, QueryForms(rows[at], places, *fixed, deviation[at])
+            yield at, QueryForms(rows[at], places, *fixed, deviation[at], highest)
 
 
 def _forms(packed: Array, d: int) -> Array:
@@ -188,6 +204,7 @@ def split_log_odds(
     below: Array,
     log_weights: Array,
     *,
+    usual_in: Array | None = None,
     shift: float = 0.0,
     most: int | None = None,
 ) -> LogOddsParts:
@@ -201,6 +218,8 @@ def split_log_odds(
         As in :func:`log_odds_of`.
     log_weights
         Log weight of each sum in each chain without any feature, shape (chains, J + 1).
+    usual_in
+        Sums whose density defines the surprise, shape (J + 1,). ``None``: no value counts as unusual.
     shift
         Number to add to the log-odds, as part of the prior.
     most
@@ -217,7 +236,7 @@ def split_log_odds(
     >>> none, two = np.zeros((2, 0)), np.arange(2)
     >>> row, size = np.array([[0.0, 4.0, 1.0]]), np.ones((2, 2))
     >>> fixed = forms, shape, none, np.eye(2), size / nu, two, two[:1]
-    >>> query = QueryForms(row, np.zeros((1, 0), int), *fixed, np.zeros((1, 2)))
+    >>> query = QueryForms(row, np.zeros((1, 0), int), *fixed, np.zeros((1, 2)), none)
     >>> parts = split_log_odds(query, np.array([[True, False]]), np.array([[False, True]]), np.zeros((1, 2)))
     >>> parts.contributions.round(6)
     array([[ 0.      , -5.306853]])
@@ -237,8 +256,12 @@ def split_log_odds(
     for step in range(steps):
         there, without = left.candidates()
         change = np.where(there, now[:, None] - odds(without), 0.0)
-        largest = np.abs(change).max(axis=1, initial=0.0)
-        equal = there & (np.abs(change) >= (1.0 - EQUAL) * largest[:, None])
+        rank = np.abs(change)
+        if usual_in is not None:
+            surprise = np.where(there, left.surprise(usual_in), 0.0)
+            unusual = surprise.max(axis=1, keepdims=True, initial=0.0) >= UNUSUAL
+            rank = np.where(unusual, surprise, rank)
+        equal = there & (rank >= (1.0 - EQUAL) * rank.max(axis=1, keepdims=True, initial=0.0))
         chosen = np.where(equal, query.deviation, -1.0).argmax(axis=1)
         some = there[at, chosen]
         if not some.any():
@@ -275,12 +298,29 @@ class _Elimination:
         large = (self._size > OPEN * self._query.size) & (self._query.size > 0.0)
         open_ = large.all(axis=1)
         self._there[:, : open_.shape[1]] &= open_
-        size = np.where(large, self._size, 1.0)
-        form = np.maximum(self._form[:, :, None] - self._along**2 / size, self._query.shape[2][:, None])
+        size, form = self._without()
         rest = (self._head + self._gain() + self._category.sum(axis=2))[:, :, None]
         numbers = rest - 0.5 * np.log(size) - (self._power - 0.5)[:, :, None] * np.log1p(form)
         categories = self.log_weight()[:, :, None] - self._category
         return self._there, np.concatenate([numbers, categories], axis=2)
+
+    def surprise(self, sums: Array) -> Array:
+        """Return the surprise of each feature in the density of some sums, averaged over the chains, (n, p + C)."""
+        _, form = self._without()
+        now = self.log_weight()[:, :, None]
+        fixed = (self._head + self._category.sum(axis=2))[:, :, None]
+        numbers = fixed - self._power[:, :, None] * np.log1p(form)
+        highest = np.concatenate([numbers, now - self._category + self._query.highest], axis=2)
+        inside = sums[self._query.owner]
+        return np.asarray(
+            np.logaddexp.reduce(highest[:, inside], axis=1) - np.logaddexp.reduce(now[:, inside], axis=1)
+        )
+
+    def _without(self) -> tuple[Array, Array]:
+        """Return b of each number, or 1 if it cannot be removed, and the form without it, shape (n, M, p)."""
+        large = (self._size > OPEN * self._query.size) & (self._query.size > 0.0)
+        size = np.where(large, self._size, 1.0)
+        return size, np.maximum(self._form[:, :, None] - self._along**2 / size, self._query.shape[2][:, None])
 
     def remove(self, rows: Array, features: Array) -> None:
         """Remove one feature from each of some rows."""

@@ -60,8 +60,8 @@ class LogOdds(NamedTuple):
     prior
         The log-odds of a row whose features are all missing: how frequent the classes are in the stream.
     features
-        The features in the order of their removal. The first one is the feature whose absence changes the log-odds
-        most, and so on among the others.
+        The features in the order of their removal. In the log-odds of unknown, unusual values come first. The others
+        follow: first the feature whose absence changes the log-odds most, and so on.
     rest
         Contributions of the features that are not in ``features``, and rounding.
     """
@@ -128,7 +128,7 @@ def contributions(
     shift = stream.odds.shift
     for at, query in query_forms(believable(stream, values), views, trained.whitening):
         unknown = np.tile(classes[-1], (len(at), 1))
-        first = split_log_odds(query, unknown, ~unknown, weights, shift=shift, most=top)
+        first = split_log_odds(query, unknown, ~unknown, weights, usual_in=~classes[-1], shift=shift, most=top)
         near, second = _by_density(query, weights[0, :-1]), None
         if n_classes > 1:
             second = split_log_odds(query, classes[near[:, 0]], classes[near[:, 1]], weights, most=top)

@@ -602,14 +602,12 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
             known[c] = shares.known[place]  # one that has come is what new ones are
     old_asked, old_taken, old_whose = counts.total, counts.taken, shares.owner
     for j in range(old):
-        for c in range(count):
+        asked_of[j, :old], taken[j, :old] = old_asked[j, :old], old_taken[j, :old]
+        for c in range(n_classes, count):
             place = places[c]
             if place >= 0:
-                asked_of[j, c] = old_asked[j, place]
-                for level in range(levels):
-                    taken[j, c, level] = old_taken[j, place, level]
-            if c >= n_classes:
-                whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
+                asked_of[j, c], taken[j, c] = old_asked[j, place], old_taken[j, place]
+            whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
     for j in range(n_classes):
         classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
     return ReferenceCheck(

@@ -360,8 +360,8 @@ def _estimate_kappa(counts: _CellCounts, before: float) -> float:
 
 
 @kernel
-def _evidence(kappa: float, counts: _CellCounts, small: Array, pool: Array, whole_class: Array) -> float:
-    """Return the log evidence of a known share of the stream: ``small`` and ``pool`` as in :func:`_pool`.
+def _evidence(kappa: float, counts: _CellCounts, small: Array, pooled: Array, whole_class: Array) -> float:
+    """Return the log evidence of a known share of the stream: ``small`` and ``pooled`` from :func:`_pool`.
 
     ``whole_class`` has S, a and v of each known class over all levels, shape (J, 3).
     """
@@ -370,7 +370,9 @@ def _evidence(kappa: float, counts: _CellCounts, small: Array, pool: Array, whol
     total, rate, whole = 0.0, 0.0, 1e-12
     for level in range(levels):
         prior = EVEN if level > 0 else EXTREME
-        of_small, log_evidence = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
+        of_small, log_evidence = known_share(
+            room, pooled[0, level], pooled[1, level], pooled[2, level] * kappa, prior
+        )
         total += log_evidence
         for c in range(n_classes, count):
             s, a = stream[c, level], effective[c, level]

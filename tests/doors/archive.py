@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_osr.archive import files
-from stream_osr.archive.checks import check_records, recognizer, statistics_fit
+from stream_osr.archive.checks import check_records, near, recognizer, statistics_fit
 from stream_osr.archive.files import (
     MAGIC,
     Surroundings,

@@ -32,6 +32,8 @@ from stream_osr_connectors.kafka.run import model_metrics, models, partition, re
 from stream_osr_connectors.kafka.run.model_metrics import class_names, find
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
+from stream_osr_connectors.kafka.run.partition_by_key import step_by_key
+from stream_osr_connectors.kafka.run.partition_keys import PartitionKeys, StreamKey
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint
 from stream_osr_connectors.kafka.run.publishing import (
     PendingBatch,
@@ -42,7 +44,7 @@ from stream_osr_connectors.kafka.run.publishing import (
 )
 from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
-from stream_osr_connectors.kafka.run.snapshots import Incarnations, Snapshots, name_of
+from stream_osr_connectors.kafka.run.snapshots import REACH, Incarnations, Snapshots, name_of
 from stream_osr_connectors.kafka.run.state_log import StateLog
 from stream_osr_connectors.kafka.run.state_url import StateCopies, StateUrl, state_copies
 from stream_osr_connectors.kafka.run.topics import TopicLimits, WantedTopics, _found, look_after, takes_of

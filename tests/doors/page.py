@@ -10,15 +10,17 @@ from stream_osr_connectors.page.live.examples import ExampleChooser, Images
 from stream_osr_connectors.page.live.feeds import FileFeed
 from stream_osr_connectors.page.live.file_commands import FileActs
 from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
+from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
 from stream_osr_connectors.page.live.input_rows import InputRows
 from stream_osr_connectors.page.live.page_host import configure, listen
-from stream_osr_connectors.page.live.server import MOST_BODY, MOST_CLIENTS, make_app
+from stream_osr_connectors.page.live.server import MOST_BODY, make_app
 from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
 from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
 from stream_osr_connectors.page.live.watcher import Watcher
 from stream_osr_connectors.page.plot import Figures
 from stream_osr_connectors.page.report import class_summary
+from stream_osr_connectors.page.report import page as page_writer
 from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
 from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
 from stream_osr_connectors.page.report.charts import LIGHT, signs

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.page import MOST_CLIENTS, State, page_host
+from tests.doors.page import MOST_FOLLOWERS, State, page_host
 from tests.live.served import Page, make_run, served
 
 
@@ -155,12 +155,12 @@ def opened(page: Page, request: bytes = b"") -> socket.socket:
 def test_a_burst_of_event_streams_is_cut_exactly(page: Page) -> None:
     host = page.address.removeprefix("http://")
     request = f"GET /api/stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-    some = [opened(page) for _ in range(MOST_CLIENTS + 30)]
+    some = [opened(page) for _ in range(MOST_FOLLOWERS + 30)]
     try:
         for one in some:
             one.sendall(request)
         codes = [one.recv(12)[9:] for one in some]
-        assert (codes.count(b"200"), codes.count(b"503")) == (MOST_CLIENTS, 30)
+        assert (codes.count(b"200"), codes.count(b"503")) == (MOST_FOLLOWERS, 30)
     finally:
         for one in some:
             one.close()

@@ -41,7 +41,15 @@ def exposed() -> dict[str, set[str]]:
         {"sky": inside.stats.ClassMetrics(recall.now, 0.5)},
     )
     figures.partitions[inside.Place("in", 0)] = inside.PartitionStats(
-        end=1, unstable=0, snapshot=0.0, menu=MenuSize(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
+        end=1,
+        unstable=0,
+        snapshot=0.0,
+        menu=MenuSize(1, 2, 3, 4.0, 5.0),
+        recall=recall,
+        dependent=False,
+        found=found,
+        keys=1,
+        keys_awake=1,
     )
     of_kinds = [
         inside.LOST + "retention",

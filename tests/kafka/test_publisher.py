@@ -28,6 +28,7 @@ def slowly(number: int, origin: RecordOrigin, decision: Decision) -> Outgoing:
         "partition": number,
         "offset": origin.offset,
         "model": PUBLISHER.model,
+        **({} if origin.by is None else {"by": origin.by}),
         **decision.as_dict(),
     }
     headers: list[tuple[str, bytes | None]] = [
@@ -72,6 +73,7 @@ origins = st.builds(
     st.integers(-1, 2**63 - 1) | st.sampled_from([-1, 0, 999, LAST, LAST + 1, -(1 << 62)]),
     st.none() | st.binary(max_size=4),
     st.sampled_from([(), (("trace", b"1"), ("none", None), ("trace", b"2"))]),
+    st.sampled_from([None, "pump 1", '"']),
 )
 
 

@@ -86,6 +86,16 @@ def test_keys_that_look_like_numbers_are_found(tmp_path):
     assert found == [{"a": 1.5}, {"a": 2.5}, {"a": 3.5}]
 
 
+def test_columns_of_text_stay_text(tmp_path):
+    """A category may look like a number, and the model knows it as the run has read it."""
+    path = tmp_path / "x.csv"
+    path.write_text("key,a,kind\n0,1.5,007\n1,,\n")
+    inputs, first = InputRows(path, "key"), {"seq": 0, "key": "0"}
+    assert inputs.find(first, ["kind"]) == {"a": 1.5, "kind": "007"}
+    assert inputs.find(first) == {"a": 1.5, "kind": 7.0}
+    assert inputs.find({"seq": 1, "key": "1"}, ["kind"]) == {"a": None, "kind": None}
+
+
 def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("key,label\n")
     for name, why in (("d.csv", "JSON Lines"), (".", "folder"), ("x.jsonl", "JSON object")):
@@ -164,7 +174,7 @@ def test_a_class_that_emerges_in_a_running_run_is_seen_named_and_the_next_batch_
                 label: labels.count(label) for label in ("left", "right", "fox")
             }
             assert page.ask(action="undo", n=act["n"]).status_code == 200
-            page.until(lambda state: state["history"][1]["undone"] and state["inbox"][0]["status"] == "emerging")
+            page.until(lambda state: state["history"][-1]["undone"] and state["inbox"][0]["status"] == "emerging")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

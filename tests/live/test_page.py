@@ -57,6 +57,18 @@ INSTANCE = {
     **{"density_rank": 0.01, "subclass": "11", "features": {"hue-mean": 1.5, "flag": None}, "image": None},
     "why": "Unknown: 14 standard deviations from cement.",
 }
+CONTRIBUTIONS = {
+    "unknown": {
+        **{"label": "unknown", "against": None, "log_odds": 14.0, "prior": -1.0, "rest": 0.5},
+        "features": [
+            {"name": "hue-mean", "value": 1.5, "contribution": 16.5},
+            {"name": "flag", "value": None, "contribution": -2.0},
+        ],
+    },
+    "nearest": {
+        **{"label": "cement", "against": "path", "log_odds": -0.5, "prior": -0.5, "features": [], "rest": 0.0},
+    },
+}
 LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
 
 
@@ -64,7 +76,7 @@ LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
 def opened(request, browser) -> Iterator[tuple[Page, list[str]]]:
     scheme, width = request.param
     with (
-        telling(Told(ordinary(), instance=INSTANCE)) as address,
+        telling(Told(ordinary(), instance=INSTANCE, contributions=CONTRIBUTIONS)) as address,
         shown(browser, address, scheme=scheme, width=width) as it,
     ):
         sign_in(it[0])
@@ -97,6 +109,16 @@ def test_the_panel_of_an_instance_is_legible_and_narrow_enough(opened):
     page.wait_for_selector("#panel .bars")
     assert "14 standard deviations from cement" in page.inner_text("#panel .why")
     assert page.locator("#panel .bars tr.new").inner_text().split() == ["unknown", "92", "%"]
+    assert page.locator("#panel .parts").count() == 0, "contributions are computed on request"
+    page.locator("#panel summary").click()
+    page.wait_for_selector("#panel .parts")
+    assert page.locator("#panel caption").all_inner_texts() == [
+        "unknown against all known classes: log-odds +14.0",
+        "cement against path: log-odds −0.5",
+    ]
+    rows = [row.split() for row in page.locator("#panel .parts").first.locator("tr").all_inner_texts()]
+    shown = ["class frequency −1.0", "hue-mean 1.5 +16.5", "flag missing −2.0", "rest +0.5"]
+    assert rows == [row.split() for row in shown]
     assert not faint_texts(page)
     assert page.locator("#panel .body").evaluate("body => body.scrollWidth <= body.clientWidth")
     page.keyboard.press("Escape")
@@ -133,6 +155,9 @@ def test_hostile_names_are_text_and_break_nothing(browser, width):
     )
     told.instance["probabilities"] = {str(text): 0.1 for text in EVIL}
     told.instance["features"] = {str(text): text for text in EVIL}
+    parts = [{"name": text, "value": text, "contribution": -1.5} for text in (*EVIL, None)]
+    odds = {"label": EVIL[0], "against": EVIL[1], "log_odds": EVIL[2], "prior": None, "features": parts, "rest": 0}
+    told.instance["contributions"] = {"unknown": odds, "nearest": {**odds, "features": EVIL}}
     with telling(told) as address, shown(browser, address, width=width) as (page, said):
         page.evaluate("document.querySelector('#settled').open = true")
         page.locator("#inbox-more button").click()
@@ -144,7 +169,8 @@ def test_hostile_names_are_text_and_break_nothing(browser, width):
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert max(page.locator("article").evaluate_all("all => all.map(e => e.offsetHeight)")) < 1100
         page.locator(".side button.open").first.click()
-        page.wait_for_selector("#panel .bars")
+        page.wait_for_selector("#panel .parts")
+        assert page.locator("#panel .parts tr").count() == len(parts) + 4
         assert page.locator("#panel .body").evaluate("body => body.scrollWidth <= body.clientWidth")
         page.keyboard.press("Escape")
         page.mouse.move(5, 5)

@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.doors.page import MOST_BODY, MOST_CLIENTS, Images
+from tests.doors.files import load_checkpoint
+from tests.doors.page import MOST_BODY, MOST_FOLLOWERS, Images
 from tests.live.served import ANNA, BERT, Page, make_run, served
 
 
@@ -105,6 +106,23 @@ def test_an_instance_says_what_it_was_and_why(page: Page, made: Path) -> None:
     assert told["nearest_class"] in got["why"]
     assert page.client.get("/api/instance/400").status_code == 404
     assert page.client.get("/api/subclass/77").status_code == 404
+
+
+def test_contributions_are_computed_on_request(page: Page, made: Path, tmp_path: Path) -> None:
+    """From the last checkpoint, and only with the features of the input."""
+    model = load_checkpoint(made / "decisions.jsonl.checkpoint").model
+    x = {name: json.loads((made / "new.jsonl").read_text().splitlines()[17])[name] for name in "ab"}
+    got = page.client.get("/api/instance/17/contributions").json()
+    assert got == {"contributions": json.loads(json.dumps(model.contributions_one(x).as_dict()))}
+    assert page.client.get("/api/instance/400/contributions").status_code == 404
+    for name in ("decisions.jsonl", "events.jsonl"):
+        shutil.copy(made / name, tmp_path)
+    with served(tmp_path) as bare:
+        bare.until(lambda state: state["stream"]["decided"] == 400)
+        for remedy in ("cannot read the checkpoint", "Start the page with --input FILE"):
+            answer = bare.client.get("/api/instance/17/contributions")
+            assert (answer.status_code, remedy in answer.json()["error"]) == (409, True)
+            shutil.copy(made / "decisions.jsonl.checkpoint", tmp_path)
 
 
 def test_what_one_names_the_other_sees_and_takes_back(run_folder: Path) -> None:
@@ -258,7 +276,7 @@ def test_browsers_hear_of_a_change_and_those_that_do_not_listen_hold_up_nobody(r
                     break
         host, _, port = page.address[7:].partition(":")
         with ExitStack() as slow:  # they read nothing, and hold up nobody
-            for _ in range(MOST_CLIENTS):
+            for _ in range(MOST_FOLLOWERS):
                 one = slow.enter_context(socket.create_connection((host, int(port))))
                 one.sendall(f"GET /api/stream HTTP/1.1\r\nHost: {page.address[7:]}\r\n\r\n".encode())
             assert page.ask(action="undo").status_code == 200

@@ -110,6 +110,7 @@ class Told:
     state: dict[str, Any]
     answer: Answer = lambda asked: (200, {"said": "done", "standing": "done"})
     instance: dict[str, Any] = field(default_factory=dict)
+    contributions: dict[str, Any] = field(default_factory=dict)
     instances: dict[str, Any] = field(default_factory=lambda: {"id": "11", "instances": [], "more": False})
     asked: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
@@ -157,6 +158,7 @@ def _app(told: Told) -> Starlette:
         Route("/api/state", lambda _: as_json(told.state)),
         Route("/api/who", who),
         Route("/api/subclass/{id:path}", lambda _: as_json(told.instances)),
+        Route("/api/instance/{n}/contributions", lambda _: as_json({"contributions": told.contributions})),
         Route("/api/instance/{n:path}", lambda _: as_json(told.instance)),
         Route("/api/ask", ask, methods=["POST"]),
         Mount("/static", StaticFiles(directory=HERE / "static")),

@@ -169,6 +169,23 @@ def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run):
     assert "There is nothing to check." in Page(report_page(decisions=run.decisions[:20])).text
 
 
+def test_contributions_of_decisions_are_shown(run):
+    """The first three of the log-odds of unknown, also with hostile names, and nothing without them."""
+    features = [("<b>", 7.25, 3.04), ("kind", "x\ty\nz", -2.0), ("gap", None, 0.5), ("fourth", 1.0, 0.1)]
+    names = ("name", "value", "contribution")
+    odds = {"unknown": {"features": [dict(zip(names, each, strict=True)) for each in features]}}
+    decisions = [{**d, "contributions": odds} for d in run.decisions]
+    shown = "<b> 7.25: +3.0; kind x\\ty\\nz: -2.0; gap missing: +0.5"
+    page, plain = (Page(report_page(run.model, each, run.events)) for each in (decisions, run.decisions))
+    listed = sum(tag == "tr" and "tabindex" in attrs for tag, attrs in page.tags)
+    assert page.text.count(shown) == listed > 10
+    assert page.text.count("<b> +3.0kind -2.0gap +0.5") > 5
+    assert "contributions" not in plain.text
+    broken = [{**run.decisions[0], "contributions": {"unknown": {"features": [{"name": "a"}]}}}]
+    with pytest.raises(ConnectorError, match=r"record 1 is no decision \(it has no 'value'"):
+        collect(run.model, broken)
+
+
 def test_every_link_of_the_page_leads_somewhere_on_it(run, records):
     page = Page(report_page(run.model, run.decisions, run.events, run.truth, instances=records))
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]

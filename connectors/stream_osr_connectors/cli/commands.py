@@ -41,8 +41,8 @@ Key = Annotated[str, typer.Argument(help="Key of the instance.")]
 OwnLabel = Annotated[str, typer.Argument(help="True class of the instance.")]
 Label = Annotated[str, typer.Argument(help="Name of the class. It may be a known class.")]
 Whole = Annotated[bool, typer.Option("--int-key", help="The key is a whole number, not text.")]
-Stream = Annotated[str | None, typer.Argument(help="Kafka: TOPIC/PARTITION. With `run --by`: the key.")]
-StreamKey = Annotated[str | None, typer.Option("--stream", help="With `run --by`: the key of the stream.")]
+Stream = Annotated[str | None, typer.Argument(help="Kafka: TOPIC/PARTITION. With a recognizer per key: the key.")]
+StreamKey = Annotated[str | None, typer.Option("--stream", help="With a recognizer per key: the key of the stream.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Reason, for the audit log.")]
 By = Annotated[str | None, typer.Option("--by", help="Your name, for the audit log (default: the login name).")]
 
@@ -138,8 +138,6 @@ def _ask(context: typer.Context) -> None:
         stream = given.get("stream") if stream is None else stream
         receipt = ask(checkpoint, command._replace(subclasses=ids, stream=stream))
     else:
-        if action == "label" and given["stream"] is not None:
-            raise InvalidParameter("--stream is for a run over files with --by. Leave it out, or give --checkpoint")
         receipt = _ask_service(command, given.get("subclass") or given.get("stream"), _settings(context))
     Terminal().say(receipt.message)
 

@@ -28,6 +28,9 @@ class ServeHttpOptions:
     chains: int | None = option("Number of the model's chains to run. Fewer are faster.")
     checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
     horizon: int = option("Number of latest keys that are decided once.", min=1, default=100_000)
+    segment_bytes: int = option(
+        "Size of a journal segment in bytes. 0: one segment, which is never deleted.", min=0, default=1 << 26
+    )
     host: str = option("Address to listen on.", default="127.0.0.1")
     port: int = option("Port to listen on. 0 chooses a free port.", min=0, max=65535, default=8800)
     name: list[str] | None = option("Further HOST or HOST:PORT under which clients may reach the service.")
@@ -69,7 +72,7 @@ def serve_http(given: ServeHttpOptions) -> None:
     try:
         serve(
             listening, given.state, model, horizon=given.horizon, checkpoint_every=given.checkpoint_every,
-            tokens=tokens, names=given.name or (), ready=ready,
+            segment_bytes=given.segment_bytes, tokens=tokens, names=given.name or (), ready=ready,
         )  # fmt: skip
     finally:
         listening.close()

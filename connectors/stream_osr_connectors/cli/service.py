@@ -35,8 +35,9 @@ class ServiceCommand(GroupedCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters of the command, and then the settings."""
         own = super().get_params(ctx)
+        taken = {option for each in own for option in each.opts}  # --by of a command is its author
         try:
-            return [*own, *setting_options()]
+            return [*own, *(each for each in setting_options() if taken.isdisjoint(each.opts))]
         except MissingExtra:
             if "checkpoint" not in (each.name for each in own):
                 raise

@@ -126,9 +126,15 @@ def parts_of_files(
 
 def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:
     try:
+        from stream_osr_connectors.kafka.settings import load_settings
         from stream_osr_connectors.page.live.service_feed import parts
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"a Kafka service needs {error.name}. Install it: pip install 'stream-osr[kafka]'"
         ) from error
+    if load_settings(given.config, model=Path()).by is not None:
+        raise InvalidParameter(
+            "the live page shows one stream for each partition, and the setting by makes one for each "
+            "key. Read the topics of decisions and events, or leave by out"
+        )
     return parts(given.config, given.last, given.allow_commands)

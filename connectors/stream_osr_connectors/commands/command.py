@@ -96,7 +96,8 @@ class Command(NamedTuple):
     reason, by
         Reason and author, for the audit log only.
     stream
-        Key of the stream in a run with a recognizer for each key.
+        Key of the stream in a run or a service with a recognizer for each key. In a service with ``partition=None``
+        the command applies to each partition that has the key.
     """
 
     action: Action
@@ -111,8 +112,9 @@ class Command(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Name of the partition or the key of the stream, or empty text."""
-        return (self.stream or "") if self.partition is None else "/".join(map(str, self.partition))
+        """Name of the partition, the key of the stream, or both, as in ``sensors/3:pump 1``. Otherwise empty text."""
+        partition = "" if self.partition is None else "/".join(map(str, self.partition))
+        return ":".join(part for part in (partition, self.stream) if part)
 
     @property
     def names(self) -> list[str]:
@@ -122,9 +124,11 @@ class Command(NamedTuple):
         (['11', '12'], ['sensors/3:17'])
         >>> Command("mute", (11,), stream="pump 1").names
         ['pump 1/11']
+        >>> Command("mute", (11,), partition=("sensors", 3), stream="pump 1").names
+        ['sensors/3:pump 1/11']
         """
         if self.stream is not None:
-            return [full_id(self.stream, each) for each in self.subclasses]
+            return [full_id(self.place, each) for each in self.subclasses]
         return [f"{self.place}:{each}" if self.partition else str(each) for each in self.subclasses]
 
     def checked(self) -> Command:
@@ -209,13 +213,17 @@ class Command(NamedTuple):
         --------
         >>> Command("promote", (17,), "leak", partition=("sensors", 3), by="ann").records()
         [{'subclass': 'sensors/3:17', 'label': 'leak', 'by': 'ann'}]
+        >>> Command("undo", stream="pump 1").records(), Command("mute", (11,), stream="pump 1").records()
+        ([{'undo': True, 'stream': 'pump 1'}], [{'subclass': 'pump 1/11', 'stream': 'pump 1', 'mute': True}])
         """
         of: list[dict[str, object]] = [{"subclass": name, "run": self.run} for name in self.names]
         if self.action == "undo":
-            of = [{"undo": self.place}]
+            of = [{"undo": self.place if self.stream is None else True}]
+        if self.stream is not None:
+            of = [{**each, "stream": self.place} for each in of or [{}]]
         what = {"mute": True if self.action == "mute" else None, "key": self.key, "label": self.label}
         given = [{**each, **what, "reason": self.reason, "by": self.by} for each in of or [{}]]
-        if self.partition is None and self.action != "label":
+        if self.partition is None and self.stream is None and self.action != "label":
             parse_name(*(self.names[:1] or [self.place]), whole=self.action != "undo")
         return [{name: value for name, value in each.items() if value is not None} for each in given]
 
@@ -318,25 +326,69 @@ def parse_record(value: bytes | None) -> Command:
 
 def _parse_fields(parsed: Mapping[str, object]) -> Command:
     label, run = label_of_json(parsed.get("label"), "auto"), parsed.get("run")
+    partition, stream = (None, None) if "stream" not in parsed else parse_stream(parsed["stream"])
     if "undo" in parsed:
-        return Command("undo", partition=parse_name(parsed["undo"], whole=False)[0])
+        if stream is None:
+            partition, _ = parse_name(parsed["undo"], whole=False)
+        return Command("undo", partition=partition, stream=stream)
     if "subclass" not in parsed:
         key = key_of(parsed.get("key"))
         if key is None or label is None:
             raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
-        return Command("label", label=label, key=key)
-    partition, subclass = parse_name(parsed["subclass"])
+        return Command("label", label=label, key=key, partition=partition, stream=stream)
+    if stream is None:
+        partition, subclass = parse_name(parsed["subclass"])
+    else:
+        *of, subclass = parse_subclass(parsed["subclass"])
+        if of != [partition, stream]:
+            raise DecodeError(f"subclass is {brief(parsed['subclass'])}, and stream is {brief(parsed['stream'])}")
     if not (run is None or isinstance(run, str)):
         raise DecodeError(f"run is {brief(run)}, not text")
     if parsed.get("mute") is True:
-        return Command("mute", (subclass,), partition=partition, run=run)
+        return Command("mute", (subclass,), partition=partition, run=run, stream=stream)
     if label is None:
         raise DecodeError('it names a subclass without a label. Add one, or "mute": true')
-    return Command("promote", (subclass,), label, partition=partition, run=run)
+    return Command("promote", (subclass,), label, partition=partition, run=run, stream=stream)
 
 
 _PARTITION = re.compile(rf"(.+)/(\d{{1,{limits.MOST_DIGITS}}})", re.DOTALL)
 _WHOLE = re.compile(rf"{_PARTITION.pattern}:(\d{{1,{limits.MOST_DIGITS}}})", re.DOTALL)
+_STREAM = re.compile(rf"(?:([^/:]+)/(\d{{1,{limits.MOST_DIGITS}}}):)?(.+)", re.DOTALL)
+
+
+def parse_stream(name: object) -> tuple[Partition | None, str]:
+    """Read the name of a stream in a service with a recognizer for each key, ``KEY`` or ``topic/partition:KEY``.
+
+    Raises
+    ------
+    DecodeError
+        If the name has another form.
+    """
+    found = _STREAM.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise DecodeError(f"stream is {brief(name)}, not the key of a stream")
+    topic, number, stream = found.groups()
+    return None if topic is None else (topic, int(number)), stream
+
+
+def parse_subclass(name: object) -> tuple[Partition | None, str | None, int]:
+    """Read the name of a subclass: ``topic/partition:id``, ``KEY/id``, or ``topic/partition:KEY/id``.
+
+    Raises
+    ------
+    DecodeError
+        If the name has another form.
+
+    Examples
+    --------
+    >>> parse_subclass("sensors/3:17"), parse_subclass("pump 1/11"), parse_subclass("sensors/3:pump 1/11")
+    ((('sensors', 3), None, 17), (None, 'pump 1', 11), (('sensors', 3), 'pump 1', 11))
+    """
+    found = _PARTITION.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        partition, subclass = parse_name(name)
+        return partition, None, subclass
+    return *parse_stream(found[1]), int(found[2])
 
 
 def parse_name(name: object, *, whole: bool = True) -> tuple[Partition, int]:

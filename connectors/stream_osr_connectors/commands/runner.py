@@ -101,8 +101,17 @@ class CommandRunner:
             self._totals["asked"] = self._log.last
 
 
-def apply_in_partition(command: Command, model: OpenSetRecognizer, partition: Partition, run: str) -> bool:
-    """Apply a command to the recognizer of one partition of a service. A command that fails is logged.
+def apply_in_partition(
+    command: Command, model: OpenSetRecognizer, partition: Partition, run: str, by: str | None = None
+) -> bool:
+    """Apply a command to the recognizer of one partition or one key of a service. A command that fails is logged.
+
+    Parameters
+    ----------
+    command, model, run
+        The command, and the recognizer with the run of the stream.
+    partition, by
+        The partition, and the key if there is a recognizer for each key.
 
     Returns
     -------
@@ -110,8 +119,10 @@ def apply_in_partition(command: Command, model: OpenSetRecognizer, partition: Pa
     """
     if command.partition not in (None, partition):
         return True
-    if command.run in (None, run):
-        result = command.apply(model, keys_elsewhere=True)
+    if command.stream != by:
+        result = CommandResult("refused", why="it names a key, and the service has no streams by key (setting by)")
+    elif command.run in (None, run):
+        result = command.apply(model, keys_elsewhere=by is None)
     else:
         result = CommandResult("left", why="it was for an earlier run, and the partition has started a new run since")
     if result.outcome != "done":

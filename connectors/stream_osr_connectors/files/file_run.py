@@ -150,6 +150,8 @@ class FileRun:
         Called with row and reason of each record that is set aside.
     tell
         Called with number, command and result of each command.
+    saved
+        Called after each checkpoint. The checkpoint has the present state.
     keyed
         Recognizers by key, to run one for each value of :attr:`stream_osr_connectors.base.Record.by`
         (:func:`.streams.keyed_of`). ``model`` then has their arguments, and counts the records that are set aside.
@@ -193,6 +195,7 @@ class FileRun:
     progress: Callable[[int], None] = lambda read: None
     complain: Callable[[int, str], None] = lambda row, reason: None
     tell: Callable[[int, Command, CommandResult], None] = lambda n, command, result: None
+    saved: Callable[[], None] = lambda: None
     keyed: Keyed | None = None
     contributions: int | None = None
 
@@ -201,8 +204,6 @@ class FileRun:
         if started is not None and (started.keys is None) != (self.keyed is None):
             was, now = ("one stream", "by key") if started.keys is None else ("by key", "one stream")
             raise ConnectorError(f"the run was begun as {was} and continues as {now}. Give the same to resume")
-        if self.keyed is not None and self.contributions is not None:
-            raise ConnectorError("contributions need one stream. Leave out the recognizers by key, or contributions")
         self.totals: Counter[str] = Counter() if started is None else started.totals
         self.reasons: Counter[str] = Counter() if started is None else Counter(started.reasons)
         self._position = None if started is None else started.source
@@ -210,7 +211,9 @@ class FileRun:
         self._streams: OneStream | KeyedStreams = (
             OneStream(self._account, self.contributions)
             if self.keyed is None
-            else KeyedStreams(self.keyed, self._account, None if started is None else started.keys)
+            else KeyedStreams(
+                self.keyed, self._account, None if started is None else started.keys, self.contributions
+            )
         )
         self._runner: CommandRunner | None = None
         self._changed, self._unsaved, self._save_from = False, 0, 0.0
@@ -326,6 +329,7 @@ class FileRun:
             places = tuple(None if sink is None else sink.position() for sink in self.sinks)
             now = Checkpoint(self.model, self._position, places, self.totals, self.reading, self.reasons)
             save_streams(self.checkpoint, now, self._streams)
+            self.saved()
 
     def _try_to_save(self) -> None:
         """Write a checkpoint, or log why a checkpoint that could not be read again is skipped."""

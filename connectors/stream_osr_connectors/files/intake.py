@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamO
 from stream_osr.labels import as_known
 from stream_osr.printable_text import printable
 from stream_osr.schema_check import check_features
+from stream_osr.stream import BufferedInstance
 
 from ..base import BadRecord, Record, Sink
 from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_of
@@ -90,7 +91,7 @@ class Intake:
     def __init__(self, model: OpenSetRecognizer, account: Account, *, recalls: bool = False) -> None:
         self._model, self._account = model, account
         self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
-        self._restored = [*_as_read(model)] if recalls else []
+        self._restored = [*model.value.buffer] if recalls else []
 
     def take(self, record: Record) -> bool:
         """Give record number ``totals["read"]`` to the recognizer, or set it aside. Return whether it was learnt."""
@@ -114,7 +115,9 @@ class Intake:
     def decided(self, count: int) -> list[Mapping[str, object]]:
         """Return the features of the latest decided records, in order. No decision may be delayed."""
         waiting = self._model.pending
-        known = [*self._restored, *(record.features for _, record in self._records)]
+        known = [record.features for _, record in self._records]
+        if len(known) < waiting + count:
+            known = [*_as_read(self._model, self._restored), *known]
         return known[len(known) - waiting - count : len(known) - waiting]
 
     def flush(self) -> None:
@@ -182,9 +185,9 @@ class Intake:
         ]
 
 
-def _as_read(model: OpenSetRecognizer) -> Iterator[Mapping[str, object]]:
-    """Yield the features of the records in the unfinished micro-batch."""
-    for each in model.value.buffer:
+def _as_read(model: OpenSetRecognizer, buffer: Sequence[BufferedInstance]) -> Iterator[Mapping[str, object]]:
+    """Yield the features of the records in a buffer of the recognizer."""
+    for each in buffer:
         x: dict[Any, object] = {}
         for name, number in zip(model.trained.names, map(float, each.row), strict=True):
             texts = model.trained.values.get(name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,14 @@ Content: TypeAlias = Mapping[str, Any]
 """A decision or an event as a record of an output."""
 
 
+T = TypeVar("T")
+
+
+def _check_delay(account: Account, contributions: int | None) -> None:
+    if contributions is not None and account.model.decision_delay:
+        raise InvalidParameter("contributions need decision_delay=0. Leave one of the two out")
+
+
 class OneStream:
     """One stream with all records.
 
@@ -42,8 +51,7 @@ class OneStream:
     def __init__(self, account: Account, contributions: int | None = None) -> None:
         self._model, self._contributions = account.model, contributions
         self._intake = Intake(account.model, account, recalls=contributions is not None)
-        if contributions is not None and account.model.decision_delay:
-            raise InvalidParameter("contributions need decision_delay=0. Leave one of the two out")
+        _check_delay(account, contributions)
 
     def take(self, record: Record) -> None:
         """Learn or decide a record, or set it aside."""
@@ -90,10 +98,16 @@ class KeyedStreams:
         Account of the records. Its recognizer counts the records that are set aside.
     saved
         The quiet keys of a checkpoint (:meth:`as_state`).
+    contributions
+        As for :class:`OneStream`.
     """
 
-    def __init__(self, keyed: Keyed, account: Account, saved: Content | None = None) -> None:
-        self.keyed, self._account = keyed, account
+    def __init__(
+        self, keyed: Keyed, account: Account, saved: Content | None = None, contributions: int | None = None
+    ) -> None:
+        self.keyed, self._account, self._contributions = keyed, account, contributions
+        _check_delay(account, contributions)
+        self._computed: dict[str, deque[Content]] = {}
         max_wait = account.model.value.parameters.max_wait
         self._quiet = None if max_wait is None else _QuietKeys(max_wait)
         if self._quiet is not None and saved is not None:
@@ -111,25 +125,29 @@ class KeyedStreams:
             limits.check_key(str(by))
             check(self._account.model, record)
             if record.label is not None or not self.keyed.wait(record.features, by=by, t=record.time, key=record.key):
-                self.keyed.learn(by, lambda model: Intake(model, self._account).take(record))
+                self.keyed.learn(by, self._calling(str(by), lambda intake: intake.take(record)))
         except InvalidInstance as error:
             self._account.refuse(record, str(error))
             return
         if self._quiet is not None and record.time is not None and str(by) in self.keyed:
             self._quiet.note(str(by), record.time, self.keyed.begun(str(by)))
             for each in self._quiet.expired():
-                self.keyed.act(each, lambda model: Intake(model, self._account).close_batch())
+                self.keyed.act(each, self._calling(each, Intake.close_batch))
 
     def flush(self) -> None:
         """Close all micro-batches at the end of the input."""
         for by in self.keyed.unfinished():
-            self.keyed.act(by, lambda model: Intake(model, self._account).flush())
+            self.keyed.act(by, self._calling(by, Intake.flush))
 
     def decisions(self) -> Iterator[Content]:
         """Yield each waiting decision once, with its key."""
         while self._commanded:
             self.keyed.act(self._commanded.popitem()[0], lambda model: None)  # collects the events of commands
-        return ({"by": by, **decision.as_dict()} for by, decision in self.keyed.drain())
+        for by, decision in self.keyed.drain():
+            own = self._computed.get(by)
+            yield {"by": by, **decision.as_dict(), **({"contributions": own.popleft()} if own else {})}
+            if not own:
+                self._computed.pop(by, None)
 
     def events(self) -> Iterator[Content]:
         """Yield each waiting event once, with its key."""
@@ -143,7 +161,22 @@ class KeyedStreams:
         if by not in self.keyed:
             return _refused(f"this run has no stream with key {brief(by)}. `stream-osr inspect` lists the keys")
         self._commanded[by] = None
-        return command.apply(self.keyed[by])
+        model = self.keyed[by]
+        return self._calling(by, lambda intake: command.apply(model))(model)
+
+    def _calling(self, by: str, call: Callable[[Intake], T]) -> Callable[[OpenSetRecognizer], T]:
+        """Return a function that calls the intake of a recognizer and computes contributions of new decisions."""
+
+        def act(model: OpenSetRecognizer) -> T:
+            intake = Intake(model, self._account, recalls=self._contributions is not None)
+            before = len(model.value.decisions)
+            result = call(intake)
+            if self._contributions is not None and (count := len(model.value.decisions) - before):
+                found = model.contributions_many(intake.decided(count), top=self._contributions)
+                self._computed.setdefault(by, deque()).extend(each.as_dict() for each in found)
+            return result
+
+        return act
 
     def as_state(self) -> dict[str, Any]:
         """Store the recognizers that have changed, and return the rest of the state."""

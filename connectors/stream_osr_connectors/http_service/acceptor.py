@@ -121,14 +121,11 @@ class Acceptor(Thread):
                 each.done(NotWritten(reason))
             self._refuse_waiting(reason)
 
-        try:
+        try:  # known entries are read first, because they may leave the horizon by the new ones
+            results = {key: Accepted(entry.n, key, self._journal.immediate(entry)) for key, entry in known.items()}
             written = self._journal.append([*new.values()], fail) if new else []
-            results = {
-                line.key: Accepted(entry.n, line.key, line.immediate)
-                for line, entry in zip(new.values(), written, strict=True)
-            }
-            for key, entry in known.items():
-                results[key] = Accepted(entry.n, key, self._journal.immediate(entry))
+            for line, entry in zip(new.values(), written, strict=True):
+                results[line.key] = Accepted(entry.n, line.key, line.immediate)
             for each in usable:
                 each.done([results[line.key] for line in each.lines])
         except Exception as error:

@@ -19,7 +19,7 @@ from ..files import open_sink
 from ..files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from ..files.file_run import FileRun, Sinks, check_outputs
 from ..files.locking import sole_writer
-from .journal import InstanceJournal, JournalSource
+from .journal import SEGMENT_BYTES, InstanceJournal, JournalSource
 from .outputs import Outputs
 
 FLUSH_SECONDS = 0.1
@@ -29,9 +29,9 @@ FLUSH_SECONDS = 0.1
 class FolderRun(Thread):
     """A run of `FileRun` over the journal of a folder. Only this thread changes the recognizer.
 
-    The folder contains ``journal.jsonl``, ``decisions.jsonl``, ``events.jsonl``, ``errors.jsonl`` and
-    ``decisions.jsonl.checkpoint``. After a crash the run continues from the checkpoint, as `stream-osr run --resume`
-    does.
+    The folder contains ``journal.jsonl``, the later segments of the journal, ``decisions.jsonl``, ``events.jsonl``,
+    ``errors.jsonl`` and ``decisions.jsonl.checkpoint``. After a crash the run continues from the checkpoint, as
+    `stream-osr run --resume` does.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ class FolderRun(Thread):
         Number of keys that are remembered.
     checkpoint_every
         Records between two checkpoints.
+    segment_bytes
+        As for :class:`.journal.InstanceJournal`.
 
     Attributes
     ----------
@@ -60,7 +62,13 @@ class FolderRun(Thread):
     """
 
     def __init__(
-        self, folder: Path, model: OpenSetRecognizer, *, horizon: int = 100_000, checkpoint_every: int = 10_000
+        self,
+        folder: Path,
+        model: OpenSetRecognizer,
+        *,
+        horizon: int = 100_000,
+        checkpoint_every: int = 10_000,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         super().__init__(name="stream-osr-run", daemon=True)
         self.failure, self._stopping = "", False
@@ -70,7 +78,7 @@ class FolderRun(Thread):
         self.checkpoint = folder / "decisions.jsonl.checkpoint"
         names = [str(name) for name in model.trained.names]
         with ExitStack() as stack:
-            self.journal = InstanceJournal(folder / "journal.jsonl", horizon)
+            self.journal = InstanceJournal(folder / "journal.jsonl", horizon, segment_bytes)
             stack.callback(self.journal.close)
             source = stack.enter_context(JournalSource(self.journal, names))
             paths = [folder / name for name in ("decisions.jsonl", "events.jsonl", "errors.jsonl")]
@@ -91,8 +99,9 @@ class FolderRun(Thread):
                     save_checkpoint(self.checkpoint, started)
                 self._files = FileRun.go_on(
                     started, source, sinks, checkpoint=self.checkpoint, checkpoint_every=checkpoint_every,
-                    reading=started.reading, stop=self._between_records,
+                    reading=started.reading, stop=self._between_records, saved=self._forget,
                 )  # fmt: skip
+                self._forget()
             self.outputs = Outputs(folder, horizon)
             stack.callback(self.outputs.close)
             self._resources = stack.pop_all()
@@ -131,6 +140,10 @@ class FolderRun(Thread):
         if self.ident is not None:
             self.join()
         self._resources.close()
+
+    def _forget(self) -> None:
+        """Delete the segments of the journal that are not needed, given that the checkpoint has the present state."""
+        self.journal.forget(self.totals["read"] - self.model.pending)
 
     def _between_records(self) -> bool:
         """Flush new output every ``FLUSH_SECONDS``. Return whether the run is to end."""

@@ -1,7 +1,8 @@
-"""The journal of accepted instances: a JSON Lines file that fixes their order, and the source that reads it.
+"""The journal of accepted instances: JSON Lines files that fix their order, and the source that reads them.
 
 Each line has the number of the instance, its key, time and features, and the immediate decision. A line is on the
-disk before its sender gets an answer.
+disk before its sender gets an answer. The journal consists of :mod:`.segments`. The oldest one is deleted when all
+its instances are decided, and older than the horizon.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ import orjson
 from stream_osr.atomic import flush_folder, private, write_whole
 from stream_osr.errors import ConnectorError
 
-from ..base import BadRecord, Position, Record
+from ..base import BadRecord, BatchCloser, Position, Record
 from ..files.json_lines import JsonLinesSource
 from ..files.locking import Lock
 from ..files.open_file import why
+from .segments import JournalSegment, JournalSegments
 
 logger = logging.getLogger("stream_osr")
 
+SEGMENT_BYTES = 1 << 26
+"""Default size of a segment."""
 RETRY_SECONDS = 0.5
 """Seconds between two attempts to write to a full disk."""
 WAIT_SECONDS = 0.2
@@ -72,13 +76,17 @@ class InstanceJournal:
     Parameters
     ----------
     path
-        The file. It is created if it does not exist. An unfinished line at the end is removed, because its sender got
-        no answer.
+        The file of the first segment. It is created if there is no segment. An unfinished line at the end is removed,
+        because its sender got no answer.
     horizon
         Number of keys that are remembered. A key within the horizon is accepted once.
+    segment_bytes
+        Size above which a segment is followed by another one. 0: there are no further segments, and none is deleted.
 
     Attributes
     ----------
+    segments
+        The segments.
     last, durable
         Number of the last line, and of the last line that is on the disk.
     trouble
@@ -92,8 +100,8 @@ class InstanceJournal:
         If the file cannot be used, or another process writes it.
     """
 
-    def __init__(self, path: Path, horizon: int) -> None:
-        self.path, self._horizon = path, horizon
+    def __init__(self, path: Path, horizon: int, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._horizon, self._segment_bytes = horizon, segment_bytes
         self._entries: dict[bytes, Entry] = {}
         self._grown = Condition()
         self.last, self._end = 0, 0
@@ -101,7 +109,8 @@ class InstanceJournal:
         self._lock = Lock(path)
         self._lock.take_name()
         try:
-            self._file = private(os.fspath(path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self.segments = JournalSegments(path)
+            self._file = private(os.fspath(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
             try:
                 self._lock.take_file(self._file)
                 self._recover()
@@ -117,13 +126,20 @@ class InstanceJournal:
             raise
         self.durable = self.last
 
+    @property
+    def path(self) -> Path:
+        """The file of the last segment."""
+        return self.segments[-1].path
+
     def find(self, key: str | int) -> Entry | None:
         """Return the entry of a key within the horizon."""
         return self._entries.get(digest_of(key))
 
     def immediate(self, entry: Entry) -> dict[str, Any]:
-        """Read the immediate decision of an entry whose line is on the disk."""
-        answer: dict[str, Any] = orjson.loads(os.pread(self._file, entry.size, entry.place))["immediate"]
+        """Read the immediate decision of an entry whose line is on the disk. It must be within the horizon."""
+        with self.segments.of(entry.n).path.open("rb", buffering=0) as file:
+            file.seek(entry.place)
+            answer: dict[str, Any] = orjson.loads(file.read(entry.size))["immediate"]
         return answer
 
     def append(self, lines: Sequence[JournalLine], on_failure: Callable[[str], None]) -> list[Entry]:
@@ -137,11 +153,13 @@ class InstanceJournal:
             If the sync fails, because the content of the disk is then not known. Also if the disk is full and
             ``closing`` is set.
         """
+        if 0 < self._segment_bytes <= self._end:
+            self._begin_segment()
         data, entries = b"", list[Entry]()
         for line in lines:
             content = orjson.dumps({"n": self.last + 1, **line._asdict()}, option=orjson.OPT_APPEND_NEWLINE)
             entries.append(Entry(self.last + 1, line.digest, self._end, len(content)))
-            self._note(line.key, entries[-1])
+            self._note(digest_of(line.key), entries[-1])
             data += content
         while data:
             try:
@@ -168,28 +186,57 @@ class InstanceJournal:
         with self._grown:
             return self._grown.wait_for(lambda: self.durable >= n, seconds)
 
+    def forget(self, decided: int) -> None:
+        """Delete the segments that are not needed.
+
+        Parameters
+        ----------
+        decided
+            Number of the last instance such that it and all earlier ones are decided, as a saved checkpoint knows.
+        """
+        if self._segment_bytes:
+            self.segments.drop(1 + min(decided, self.durable - self._horizon))
+
     def close(self) -> None:
         """Close the file and release the lock."""
         os.close(self._file)
         self._lock.release()
 
-    def _note(self, key: str | int, entry: Entry) -> None:
-        self._entries[digest_of(key)] = entry
+    def _note(self, key: bytes, entry: Entry) -> None:
+        self._entries[key] = entry
         if len(self._entries) > self._horizon:
             del self._entries[next(iter(self._entries))]
         self.last, self._end = entry.n, entry.place + entry.size
 
+    def _begin_segment(self) -> None:
+        try:
+            file = self.segments.add(self.last + 1)
+        except OSError as error:
+            logger.warning("cannot begin another file after %s: %s. It grows instead", self.path, why(error))
+            return
+        os.close(self._file)
+        self._file, self._end = file, 0
+
     def _recover(self) -> None:
-        """Read the last lines. Cut the file at the first one that is incomplete, because it was not answered."""
-        for place, line in last_lines(self._file, self._horizon):
-            try:
-                fields: dict[str, Any] = orjson.loads(line if line.endswith(b"\n") else b"null")
-                n = fields.pop("n")
-                read = JournalLine(**fields)
-            except (orjson.JSONDecodeError, TypeError, AttributeError, KeyError):
-                self._cut(place)
-                return
-            self._note(read.key, Entry(n, read.digest, place, len(line)))
+        """Read the last lines. Cut the last segment at the first one that is incomplete, and was not answered."""
+        *earlier, active = (self.segments[at] for at in range(len(self.segments)))
+        found, unfinished = _entries(self._file, self._horizon)
+        if unfinished is not None:
+            self._cut(unfinished)
+        parts, begin = [found], active.first
+        for segment in reversed(earlier):
+            with segment.path.open("rb") as file:
+                found, unfinished = _entries(file.fileno(), max(1, self._horizon - sum(map(len, parts))))
+            last = found[-1][1].n if found else 0
+            if unfinished is not None or last != begin - 1:
+                raise self.segments.gap_after(segment, last)
+            parts.append(found)
+            begin = segment.first
+        for part in reversed(parts):
+            for key, entry in part:
+                self._note(key, entry)
+        if not parts[0]:
+            self.last, self._end = active.first - 1, 0
 
     def _cut(self, place: int) -> None:
         """Remove the content from a place on. If it contains more than one unfinished line, keep a copy."""
@@ -202,6 +249,20 @@ class InstanceJournal:
         else:
             logger.warning(text, self.path, len(lost), place)
         os.ftruncate(self._file, place)
+
+
+def _entries(file: int, count: int) -> tuple[list[tuple[bytes, Entry]], int | None]:
+    """Read the last lines of a segment: digests of keys, entries, and the place of unfinished content or ``None``."""
+    out = list[tuple[bytes, Entry]]()
+    for place, line in last_lines(file, count):
+        try:
+            fields: dict[str, Any] = orjson.loads(line if line.endswith(b"\n") else b"null")
+            n = fields.pop("n")
+            read = JournalLine(**fields)
+        except (orjson.JSONDecodeError, TypeError, AttributeError, KeyError):
+            return out, place
+        out.append((digest_of(read.key), Entry(n, read.digest, place, len(line))))
+    return out, None
 
 
 def last_lines(file: int, count: int) -> Iterator[tuple[int, bytes]]:
@@ -219,8 +280,11 @@ def last_lines(file: int, count: int) -> Iterator[tuple[int, bytes]]:
             place += len(line)
 
 
-class JournalSource(JsonLinesSource):
+class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
     """The instances of a journal, as `stream-osr run` reads them. A line is yielded only when it is on the disk.
+
+    Positions are those of `JsonLinesSource` in a segment, with the number of the first instance of the segment.
+    ``row`` is the number of the instance.
 
     Parameters
     ----------
@@ -230,25 +294,62 @@ class JournalSource(JsonLinesSource):
         Names of the features.
     """
 
+    resumes = True
+
     def __init__(self, journal: InstanceJournal, features: Sequence[str]) -> None:
-        super().__init__(journal.path, key="key", time="time", features=features, follow=True)
-        self._journal, self._row = journal, 0
+        self._journal, self._features = journal, features
         self._call: Callable[[], None] = lambda: None
+        self._segment = journal.segments[0]
+        self._source, self._row = self._reader(self._segment), self._segment.first - 1
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
         """Set a function to call several times a second while there is no new line."""
         self._call = call
-        return super().while_waiting(call)
+        return self._source.while_waiting(call)
 
     def seek(self, position: Position | None) -> None:
-        """Continue after the record that carried this position."""
-        super().seek(position)
-        row = (position or {}).get("row", 0)
-        self._row = row if isinstance(row, int) else 0
+        """Continue after the record that carried this position.
+
+        Raises
+        ------
+        ConnectorError
+            If a segment is missing.
+        """
+        given = {} if position is None else dict(position)
+        row, first = given.get("row", 0), given.pop("segment", 1)
+        n = row if isinstance(row, int) else 0
+        segment = self._journal.segments.of(n + 1)
+        if n + 1 < segment.first or segment.first not in (first, n + 1):
+            raise ConnectorError(
+                f"{self._journal.path.parent} lacks instance {n + 1} of the journal, the next one to decide. Restore "
+                "the files of the journal and the checkpoint, or give another folder"
+            )
+        self._open(segment)
+        if n + 1 > segment.first:
+            self._source.seek({**given, "row": n + 1 - segment.first})
+            self._row = n
 
     def __next__(self) -> Record | BadRecord:
         while self._journal.durable <= self._row:
             self._call()
             self._journal.await_line(self._row + 1, WAIT_SECONDS)
+        segment = self._journal.segments.of(self._row + 1)
+        if segment != self._segment:
+            self._open(segment)
         self._row += 1
-        return super().__next__()
+        record = next(self._source)
+        return record._replace(position={**(record.position or {}), "row": self._row, "segment": segment.first})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def _open(self, segment: JournalSegment) -> None:
+        """Go to the beginning of a segment."""
+        self._source.close()
+        self._source = self._reader(segment)
+        self._source.while_waiting(self._call)
+        self._segment, self._row = segment, segment.first - 1
+
+    def _reader(self, segment: JournalSegment) -> JsonLinesSource:
+        return JsonLinesSource(segment.path, key="key", time="time", features=self._features, follow=True)

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -34,6 +33,7 @@ from ..page.live.answers import (
     media_type,
 )
 from ..page.live.file_commands import FileActs
+from ..page.live.followers import RETRY_AFTER, Followers, ServerSentEvent
 from .acceptor import Accepted, Acceptor, NotWritten
 from .folder_run import FolderRun
 from .instances import MOST_BODY, InstanceReader, NotJson
@@ -45,16 +45,8 @@ logger = logging.getLogger("stream_osr")
 
 MOST_BEHIND = 10_000
 """Most accepted instances that the run has not read."""
-MOST_FOLLOWERS = 100
-"""Most clients that receive server-sent events."""
 MOST_RECORDS = 1000
 """Most records of an answer."""
-HEARTBEAT = 15
-"""Seconds between two messages to a client that receives server-sent events."""
-SLOW_SECONDS = 30.0
-"""Time limit in seconds for sending a server-sent event. A slower client must connect again."""
-RETRY_AFTER = 1
-"""Seconds after which a refused client may try again."""
 
 
 def make_app(
@@ -86,7 +78,7 @@ class Routes:
         self._tokens = None if tokens is None else TokenCheck(tokens)
         self._acts = FileActs(run.checkpoint, allowed=tokens is not None)
         self._reader = InstanceReader(run.model)
-        self._followers: set[asyncio.Event] = set()
+        self._followers = Followers()
         self._statuses: Counter[int] = Counter()
         self._caught_up = False
         routes = [Route(each.path, getattr(self, each.name), methods=[each.method]) for each in OPERATIONS]
@@ -113,18 +105,8 @@ class Routes:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-
-        def notify() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._wake)
-
-        self._run.on_output = notify
+        self._run.on_output = self._followers.waker()
         yield
-
-    def _wake(self) -> None:
-        for follower in self._followers:
-            follower.set()
 
     # Instances.
 
@@ -196,7 +178,7 @@ class Routes:
         after, limit = _cursor(request, -1), _limit(request)
         place = await run_in_threadpool(file.after, after)
         if _follows(request):
-            return _Follow("decision", self._followers, file, place)
+            return self._follow("decision", file, place)
         lines = await run_in_threadpool(file.lines, place, limit)
         return _records("decisions", lines, orjson.loads(lines[-1])["seq"] if lines else after)
 
@@ -207,9 +189,23 @@ class Routes:
         if place <= file.end and not file.is_start(place):
             raise errors.InvalidParameter(f"after is {place}. Give the value of `after` in an earlier answer")
         if _follows(request):
-            return _Follow("event", self._followers, file, place)
+            return self._follow("event", file, place)
         lines = await run_in_threadpool(file.lines, place, limit)
         return _records("events", lines, place + sum(map(len, lines)))
+
+    def _follow(self, kind: str, file: OutputFile, place: int) -> Response:
+        """Send the records of a file from a place on as server-sent events."""
+
+        async def read() -> list[ServerSentEvent]:
+            nonlocal place
+            events = list[ServerSentEvent]()
+            for line in await run_in_threadpool(file.lines, place, MOST_RECORDS):
+                place += len(line)
+                id = orjson.loads(line)["seq"] if kind == "decision" else place
+                events.append({"event": kind, "id": str(id), "data": line.rstrip().decode()})
+            return events
+
+        return self._followers.follow(read)
 
     async def candidates(self, request: Request) -> Response:
         """Return the candidate new classes."""
@@ -277,6 +273,7 @@ class Routes:
         counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
         gauges = {"behind": run.behind, "waiting": self._acceptor.waiting, "ready": int(not self._trouble())}
         gauges["followers"] = len(self._followers)
+        gauges |= {"journal_bytes": run.journal.segments.size(), "journal_files": len(run.journal.segments)}
         text = [f"# TYPE stream_osr_{n}_total counter\nstream_osr_{n}_total {v}" for n, v in counters.items()]
         text += [f"# TYPE stream_osr_{n} gauge\nstream_osr_{n} {v}" for n, v in gauges.items()]
         text += ["# TYPE stream_osr_http_responses_total counter"]
@@ -288,40 +285,6 @@ class Routes:
         trained = self._run.model.trained
         names, categories = [str(name) for name in trained.names], [str(name) for name in trained.values]
         return json_answer(document(names, categories, tokens=self._tokens is not None))
-
-
-class _Follow(Response):
-    """Server-sent events: the records of a file from a place on, for one of at most ``MOST_FOLLOWERS`` clients."""
-
-    def __init__(self, kind: str, followers: set[asyncio.Event], file: OutputFile, place: int) -> None:
-        super().__init__()
-        self._kind, self._followers, self._file, self._place = kind, followers, file, place
-        self._new = asyncio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the client during the response."""
-        if len(self._followers) >= MOST_FOLLOWERS:
-            refusal = error_answer(503, f"{MOST_FOLLOWERS} clients follow", retry_after=RETRY_AFTER)
-            await refusal(scope, receive, send)
-            return
-        self._followers.add(self._new)
-        try:
-            stream = EventSourceResponse(self._records(), ping=HEARTBEAT, send_timeout=SLOW_SECONDS)
-            await stream(scope, receive, send)
-        finally:
-            self._followers.discard(self._new)
-
-    async def _records(self) -> AsyncIterator[dict[str, str]]:
-        while True:
-            self._new.clear()
-            lines = await run_in_threadpool(self._file.lines, self._place, MOST_RECORDS)
-            for line in lines:
-                self._place += len(line)
-                id = orjson.loads(line)["seq"] if self._kind == "decision" else self._place
-                yield {"event": self._kind, "id": str(id), "data": line.rstrip().decode()}
-                await asyncio.sleep(0)  # a client that has gone is noticed
-            if not lines:
-                await self._new.wait()
 
 
 def _follows(request: Request) -> bool:

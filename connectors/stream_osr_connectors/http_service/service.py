@@ -26,6 +26,7 @@ def serve(
     *,
     horizon: int,
     checkpoint_every: int,
+    segment_bytes: int,
     tokens: Tokens | None = None,
     names: Sequence[str] = (),
     ready: Callable[[str], None] = lambda address: None,
@@ -36,7 +37,7 @@ def serve(
     ----------
     listening
         From :func:`stream_osr_connectors.page.live.page_host.listen`.
-    folder, model, horizon, checkpoint_every
+    folder, model, horizon, checkpoint_every, segment_bytes
         As for :class:`.folder_run.FolderRun`.
     tokens
         Tokens that requests need.
@@ -51,7 +52,9 @@ def serve(
         If a file cannot be used. All accepted instances are in the journal, and the next start continues.
     """
     with one_thread():  # predictions and the run share the limit, which is global
-        run = FolderRun(folder, model, horizon=horizon, checkpoint_every=checkpoint_every)
+        run = FolderRun(
+            folder, model, horizon=horizon, checkpoint_every=checkpoint_every, segment_bytes=segment_bytes
+        )
         acceptor = Acceptor(run.journal)
         host, port = listening.getsockname()[:2]
         hosts = KnownHosts(host, port, names)

@@ -21,7 +21,15 @@ import orjson
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
-from ..commands.command import Command, CommandReceipt, Partition, parse_name, parse_record
+from ..commands.command import (
+    Command,
+    CommandReceipt,
+    Partition,
+    parse_name,
+    parse_record,
+    parse_stream,
+    parse_subclass,
+)
 from ..commands.command_entry import CommandEntry
 from .backoff import Backoff
 from .client.consumers import TopicFollower, read_all
@@ -45,7 +53,8 @@ class Commands:
     Attributes
     ----------
     latest
-        Place of the last command for each partition. Late labels belong to no partition.
+        Place of the last command for each partition. Late labels belong to no partition. Commands to a key in any
+        partition have the place ``None``.
 
     Examples
     --------
@@ -57,7 +66,7 @@ class Commands:
     """
 
     def __init__(self) -> None:
-        self.latest: dict[Partition, int] = {}
+        self.latest: dict[Partition | None, int] = {}
         self._places = array("q")
         self._ends = array("q")
         self._written = bytearray()
@@ -68,7 +77,7 @@ class Commands:
         self._written += orjson.dumps(record)
         self._places.append(place)
         self._ends.append(len(self._written))
-        if command.partition is not None:
+        if command.partition is not None or command.action != "label":
             self.latest[command.partition] = place
 
     def commands(self, begin: int, end: int) -> Sequence[Command]:
@@ -169,7 +178,7 @@ class CommandTopic:
             If the topic no longer has the commands since then.
         """
         self._check(begin, self.end)
-        return self._commands.latest.get(partition, -1) >= begin
+        return any(self._commands.latest.get(each, -1) >= begin for each in (partition, None))
 
     def tell_of_gap(self, place: str, applied: int) -> None:
         """Log an error if a partition has applied more than the topic has, because it would ignore new commands."""
@@ -265,6 +274,13 @@ def ask(settings: ServiceSettings, *commands: Command) -> CommandReceipt:
         If they cannot be written. Some of them may be in the topic nevertheless.
     """
     topic = topic_of(settings)
+    for command in commands:
+        if (command.stream is None) != (settings.by is None):
+            raise InvalidParameter(
+                "the service is one stream for each partition (setting by). Leave the key out"
+                if settings.by is None
+                else "the service has a stream for each key (setting by). Name the key: KEY/ID, or --stream KEY"
+            )
     try:
         values = [orjson.dumps(record) for command in commands for record in command.checked().records()]
     except (TypeError, DecodeError, InvalidInstance, InvalidLabel, InvalidParameter) as error:
@@ -312,6 +328,7 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
     name
         ``topic/partition``, ``topic/partition:id``, or ``global:id`` of `stream-osr reconcile`. A global id means all
         subclasses in partitions of the input that are linked to it now, or to the global id that it was merged into.
+        With the setting `by`: ``KEY`` and ``KEY/id``, also after ``topic/partition:``.
     command
         Command without subclasses.
 
@@ -323,6 +340,8 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
         If the topics cannot be read.
     """
     given = _GLOBAL.fullmatch(name)
+    if settings.by is not None or command.action == "label":
+        return [_of_key(name, command)]
     if given is None:
         try:
             partition, subclass = parse_name(name, whole=command.action != "undo")
@@ -352,3 +371,15 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
     if not own:
         raise InvalidParameter(f"{name} has no emerging subclass any more: all were named or forgotten")
     return [command._replace(partition=place, subclasses=(local.id,), run=local.run) for place, local in own]
+
+
+def _of_key(name: str, command: Command) -> Command:
+    """Resolve a name in a service with the setting `by`."""
+    try:
+        if command.action in ("promote", "mute"):
+            partition, stream, subclass = parse_subclass(name)
+            return command._replace(partition=partition, stream=stream, subclasses=(subclass,))
+        partition, stream = parse_stream(name)
+        return command._replace(partition=partition, stream=stream)
+    except DecodeError as error:
+        raise InvalidParameter(f"the service could not do that: {error}. Give a name such as KEY/ID") from None

@@ -180,6 +180,12 @@ class ServiceSettings(BaseSettings):
     """json, or module:function that takes the settings and returns a decoder."""
     encoder: str = "json"
     """json, or module:function that takes the settings and returns an encoder of decisions and events."""
+    by: str | None = None
+    """Key of the stream, for a recognizer per key: key (of the record), or a field. Default: one stream."""
+    max_keys: AtLeastOne = 1000
+    """Maximum number of keys of a partition, with by. Records of further keys become dead letters."""
+    key_memory: AtLeastOne = 1 << 28
+    """Memory for the recognizers by key of a partition, in bytes. All others are stored in compact form."""
     key: str | None = None
     """Field of the key. Default: the key of the record."""
     time: str | None = None
@@ -326,6 +332,16 @@ class ServiceSettings(BaseSettings):
             )
         if self.label is not None and self.label in (self.features or ()):
             raise ValueError(f"{self.label!r} is both the label and a feature, so the features contain the answer")
+        if self.by is not None and self.subclasses is not None:
+            raise ValueError(
+                "by and subclasses are both given: `stream-osr reconcile` cannot join keys. Give one of them"
+            )
+        if self.by == "":
+            raise ValueError("by is empty: give key, or the name of a field")
+        if self.by is not None and self.on_model_change == "carry":
+            raise ValueError(
+                "by and on_model_change=carry are both given: keys cannot be carried over. Give refuse or cold"
+            )
         if self.security_protocol.startswith("SASL_"):
             self._check_login()
         if self.sasl_password is not None and self.sasl_password_file is not None:

@@ -181,6 +181,8 @@ class PartitionStats:
         Whether neighbouring instances are treated as dependent, ``None`` without a recognizer.
     found
         Recent statistics of the model, ``None`` before the first or during a replay.
+    keys, keys_awake, most_keys
+        Numbers of keys, of keys with a recognizer in memory, and of keys that are allowed. ``None`` without `by`.
     """
 
     position: int = 0
@@ -196,6 +198,9 @@ class PartitionStats:
     recall: PartitionRecall = NO_RECALL
     dependent: bool | None = None
     found: ModelMetrics | None = None
+    keys: int | None = None
+    keys_awake: int | None = None
+    most_keys: int | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
         """Read statistics from a recognizer."""

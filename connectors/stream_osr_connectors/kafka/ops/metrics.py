@@ -160,6 +160,8 @@ COUNTS = {
     "transaction. They are dead letters or skipped.",
     "commands_left": f"{NAMED_ACTIONS} that failed. The log has the reason. An invalid label counts "
     "in each partition.",
+    "keys_refused": "Records of new keys that were refused because the partition has max_keys keys. They are dead "
+    "letters.",
     "features_missing": "Missing feature values of instances. Divide by features_expected for their share.",
     "features_expected": "Expected feature values of instances, one for each feature of the model.",
     "timestamps_replaced": "Timestamps outside the limits of the output topic, replaced by the current time. The "
@@ -209,6 +211,8 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge("suspended", "1 while the partition cannot be loaded or continued and the service retries.", "suspended"),
     _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),
+    _gauge("keys", "Keys with a recognizer (setting by).", "keys"),
+    _gauge("keys_awake", "Keys with a recognizer in memory (setting by).", "keys_awake"),
     _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
     _gauge("emerging_subclasses", "Emerging subclasses.", "menu.emerging"),
     _gauge("active_subclasses", "Emerging subclasses that were announced and are not dormant.", "menu.active"),
@@ -337,7 +341,7 @@ class Overview(Collector):
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
-        """Return whether every worker can publish decisions, with reasons and dropped recalls in the text."""
+        """Return whether every worker can publish decisions, with reasons, dropped recalls and refused keys."""
         now, workers = time.monotonic(), self.stats()
         if not workers:
             return Health(False, "there is no worker")
@@ -349,7 +353,13 @@ class Overview(Collector):
             for place, its in sorted(of.copy().partitions.items())
             if its.recall.dropped
         ]
-        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped]))
+        full = [
+            f"{place}: it has max_keys ({its.most_keys}) keys, and {n} records of further keys were dead letters"
+            for of in workers.values()
+            for place, its in sorted(of.copy().partitions.items())
+            if (n := of.counts["keys_refused", place])
+        ]
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *full]))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""

@@ -107,7 +107,8 @@ class ModelMetricsSchedule:
         waiting = [
             (self._seen[place][0] if place in self._seen else 0.0, place)
             for place, owned in partitions.items()
-            if not (owned.replay or owned.uncommitted or self._has_seen(place, owned.state.model))
+            if owned.state.keys is None
+            and not (owned.replay or owned.uncommitted or self._has_seen(place, owned.state.model))
         ]
         if not waiting:
             return

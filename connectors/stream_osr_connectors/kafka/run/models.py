@@ -75,6 +75,8 @@ class ModelFile(NamedTuple):
             If the file cannot be read.
         NotTrained
             If the training of the model has not ended.
+        InvalidParameter
+            If the model does not match the setting `by`.
         """
         loaded = OpenSetRecognizer.load(settings.model)
         changes = {
@@ -87,6 +89,13 @@ class ModelFile(NamedTuple):
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
         shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
+        if settings.by is not None:
+            shaping["by"] = settings.by
+            if own["decision_delay"]:
+                raise InvalidParameter(
+                    f"setting by: the decisions of a key cannot be delayed, and {settings.model} has decision_delay="
+                    f"{own['decision_delay']}. Use a model with decision_delay=0, or leave by out"
+                )
         identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 

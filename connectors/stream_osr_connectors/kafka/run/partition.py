@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -40,6 +40,9 @@ from ..wire.messages import (
     check_envelope,
     origin_of,
 )
+from .partition_keys import PartitionKeys
+
+T = TypeVar("T")
 
 MOST_TRIES = 64
 """Most attempts to process parts of a micro-batch in the search for records that cause a failure."""
@@ -204,19 +207,22 @@ class Partition(NamedTuple):
     Attributes
     ----------
     model
-        Recognizer. A step works on a copy.
+        Recognizer. A step works on a copy. With ``keys`` it only counts records that belong to no key.
     waiting
         Records without a final decision (``decision_delay``), in order.
     lineage
         Identity of this sequence of micro-batches.
     history
         Boundaries of the micro-batches.
+    keys
+        Recognizers by key (setting `by`), or ``None``.
     """
 
     model: OpenSetRecognizer
     waiting: tuple[RecordOrigin, ...]
     lineage: str
     history: History
+    keys: PartitionKeys | None = None
 
 
 def seed_of(seed: int, place: Place) -> int:
@@ -229,9 +235,16 @@ def seed_of(seed: int, place: Place) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
+def begin(
+    model: OpenSetRecognizer,
+    start: Boundary,
+    *,
+    fresh: bool = True,
+    mark: str = "",
+    keys: PartitionKeys | None = None,
+) -> Partition:
     """Start a sequence of micro-batches with a new recognizer, or, without ``fresh``, with one that has state."""
-    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
+    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh), keys)
 
 
 Decided = list[tuple[RecordOrigin, Decision]]
@@ -288,44 +301,64 @@ def step(
     asked = list(commands)
     left = sum(not apply_in_partition(command, begun, place, partition.lineage) for command in asked)
     about = f"{place}: the micro-batch that ends at {end.offset}"
-    closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
+    closed = None
+    if not isinstance(end, FailedEnd):
+        closed = in_memory(about, lambda: close_or_refuse(partition.model, about, begun, records, decode))
     if closed is None:
         end, left = FailedEnd(*end), len(asked)
-        error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
-        closed = _refuse(partition, [(received, Refusal("PROCESS", error)) for received in records])
+        closed = refuse(partition.model, out_of_memory(records))
     model, taken, _ = closed
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
-    named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
     timestamp = records[-1].timestamp if records else -1
-    return following, PartitionOutput(decisions, list(model.drain_events()), taken, named, timestamp, left)
+    events = list(model.drain_events())
+    return following, PartitionOutput(decisions, events, taken, named(records, end), timestamp, left)
 
 
-def _close_in_memory(
-    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> Closed | None:
-    """Process the records, with several attempts if memory is not sufficient. Return ``None`` if all fail."""
+def named(records: Sequence[Received], end: Boundary) -> str:
+    """Return the name of a micro-batch in ids of events."""
+    return str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
+
+
+def in_memory(about: str, close: Callable[[], T]) -> T | None:
+    """Process records, with several attempts if memory is not sufficient. Return ``None`` if all fail."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _close(partition, about, begun, records, decode)
+            return close()
         except MemoryError:
             logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
     logger.error("%s: its records are dead letters", about)
     return None
 
 
-def _refuse(partition: Partition, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
-    """Return the recognizer unchanged except for the count of refused records."""
-    model = copy(partition.model)
+def out_of_memory(records: Iterable[Received]) -> list[tuple[Received, Refusal]]:
+    """Refuse records because of :func:`in_memory`."""
+    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+    return [(received, Refusal("PROCESS", error)) for received in records]
+
+
+def refuse(before: OpenSetRecognizer, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
+    """Return a recognizer unchanged except for the count of refused records."""
+    model = copy(before)
     model.count_refused(len(refused))
     return Closed(model, TakenRecords(refused=refused, skipped=skipped))
 
 
-def _close(
-    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
+def close_or_refuse(
+    before: OpenSetRecognizer, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> Closed:
-    """Process the records. Refuse those that cause a failure, or all if they cannot be found."""
+    """Process the records. Refuse those that cause a failure, or all if they cannot be found.
+
+    Parameters
+    ----------
+    before
+        Recognizer without the commands, which stays if all records are refused.
+    about
+        The micro-batch, for messages.
+    begun, records, decode
+        As for :func:`close`.
+    """
     closed = close(begun, records, decode)
     if closed.error is None:
         return closed
@@ -337,14 +370,15 @@ def _close(
         logger.error(
             "%s failed. Dead letters are the records that cause the failure: %s", about, offsets, exc_info=error
         )
-        return closed._replace(taken=replace(closed.taken, refused=_in_order(closed.taken.refused + culprits)))
+        return closed._replace(taken=replace(closed.taken, refused=in_order(closed.taken.refused + culprits)))
     logger.error("%s failed. Its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *taken.labelled]
-    refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
-    return _refuse(partition, refused, taken.skipped)
+    refused = in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
+    return refuse(before, refused, taken.skipped)
 
 
-def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
+def in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
+    """Sort refused records by offset."""
     return sorted(refused, key=lambda pair: pair[0].offset)
 
 

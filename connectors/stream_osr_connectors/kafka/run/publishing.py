@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +16,25 @@ from stream_osr.config import Label
 from stream_osr.discovery.reconcile import Local
 from stream_osr.discovery.signal_table import EVENT_TABLE, kind_of
 from stream_osr.errors import ConnectorError
+from stream_osr.printable_text import brief
 from stream_osr.stream.summaries import to_say
 
 from ..client.interface import ClientError, RefusedMessage
-from ..log import logger
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..stats import DRIFTED, KNOWN_OF, LOST, OF_TYPE, REASONS, REPEATED, SUMMED, UNKNOWN_OF, ServiceStats
+from ..stats import (
+    DRIFTED,
+    KNOWN_OF,
+    LOST,
+    OF_TYPE,
+    REASONS,
+    REPEATED,
+    SUMMED,
+    UNKNOWN_OF,
+    PartitionStats,
+    ServiceStats,
+)
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received, RecordOrigin, Refusal
 from ..wire.subclasses import Stamp, summary
@@ -34,6 +47,8 @@ REFUSED = ("stream-osr.value", b"refused")
 """Header of a dead letter without its value, because the topic rejected it."""
 
 EVER = -math.inf, math.inf
+
+_seldom = Seldom()
 
 
 class PendingBatch(NamedTuple):
@@ -215,6 +230,8 @@ def account(
         stats.add("features_missing", place, taken.missing)
         stats.add("features_expected", place, taken.values)
         stats.add("commands_left", place, outcome.left)
+        if after.keys is not None:
+            stats.add("keys_refused", place, taken.keys_refused)
         made = [pair for pair in outcome.decisions if (place, pair[0].offset) not in dead]
         count_decisions(stats, place, after.model, [decision for _, decision in made])
         stats.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
@@ -225,10 +242,14 @@ def account(
             its = stats.partitions[place]
             its.position = after.history.last.offset
             its.paused, its.pending = len(after.waiting), max(0, its.pending - len(records))
-            its.follow(after.model)
-        for event in outcome.events:
-            if (warning := kind_of(event).warning) is not None:
+            follow(its, after)
+        for event, by in zip_longest(outcome.events, outcome.streams):
+            if (warning := kind_of(event).warning) is None:
+                continue
+            if by is None:
                 logger.warning("%s: %s", place, warning(event))
+            else:  # thousands of keys may have one each
+                _seldom.say(f"{place} {type(event).__name__}", f"{place}, key {brief(by)}: {warning(event)}")
         for received, refusal in taken.refused:
             why = type(refusal.error).__name__
             logger.debug("%s at %d is a dead letter: %s, %s", place, received.offset, refusal.stage, why)
@@ -242,6 +263,14 @@ def account(
                 f"{place}: {wanted} records were committed and {letters + decisions} decisions and "
                 "dead letters: this is a defect"
             )
+
+
+def follow(its: PartitionStats, state: Partition) -> None:
+    """Read the statistics of a partition from its state. With keys there is no recognizer of the partition."""
+    if state.keys is None:
+        its.follow(state.model)
+    else:
+        its.keys, its.keys_awake, its.most_keys = len(state.keys), state.keys.awake, state.keys.most
 
 
 SIGNAL_COUNTS = {"rate_jumps": "unknown_rate_jumps", "data_faults": "data_faults"}

@@ -25,6 +25,7 @@ from ..wire.boundaries import MOST_CHARACTERS, Boundary, Progress
 from ..wire.messages import PartitionOutput, Received
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
+from .partition_keys import PartitionKeys
 from .partition_position import Change, LostError, PositionReader, StartingPoint
 from .snapshots import Incarnations, Snapshots
 
@@ -198,7 +199,7 @@ class Recovery:
         if self._settings.on_gap == "cold":
             return self._anew(place, Boundary(first, labels), change._replace(delayed=len(state.waiting)))
         at = Boundary(first, state.history.last.labels)
-        begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark)
+        begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark, keys=state.keys)
         carried = begun._replace(waiting=state.waiting)
         self._snapshots.write(place, carried)
         return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
@@ -248,7 +249,7 @@ class Recovery:
             logger.info("%s goes on under another model at %d", place, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = begin(model, at, mark=mark)
+            partition = begin(model, at, mark=mark, keys=self._no_keys())
             logger.info("%s starts again under another model at %d", place, at.offset)
         return partition, beginning(partition, decisions, events)
 
@@ -265,7 +266,8 @@ class Recovery:
             If the snapshot cannot be written.
         """
         last, decisions, events = ended(partition)
-        begun = begin(last, partition.history.last, fresh=False, mark=self.lives[place.topic].mark)
+        at, mark = partition.history.last, self.lives[place.topic].mark
+        begun = begin(last, at, fresh=False, mark=mark, keys=partition.keys)
         self._snapshots.write(place, begun)
         return begun, beginning(begun, decisions, events)
 
@@ -358,18 +360,19 @@ class Recovery:
         history, lineage = progress.history, progress.lineage
         usable = set(history.boundaries())
         known = [at for at in self._snapshots.boundaries(place, lineage) if at in usable]
+        keys = self._no_keys if model is self._model else lambda: None  # an earlier model here has decision_delay
         for at in known:
             replay = tuple(history.after(at))
             if replay and at.offset < first:
                 break
-            snapshot = self._snapshots.read(place, lineage, at, model.trained)
+            snapshot = self._snapshots.read(place, lineage, at, model.trained, keys())
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at))
+                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), snapshot.keys)
                 return StartingPoint(state, replay, tuple(sorted(known)))
         replay = tuple(history.after(history.base))
         if history.fresh and (history.base.offset >= first or not replay):
-            begun = begin(model.recognizer(place), history.base)
+            begun = begin(model.recognizer(place), history.base, keys=keys())
             return StartingPoint(begun._replace(lineage=lineage), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
@@ -379,11 +382,22 @@ class Recovery:
 
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> StartingPoint:
         model = self._model.recognizer(place)
-        return StartingPoint(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
+        begun = begin(model, start, mark=self.lives[place.topic].mark, keys=self._no_keys())
+        return StartingPoint(begun, new=True, change=change)
+
+    def _no_keys(self) -> PartitionKeys | None:
+        """Return the empty collection of keys of a new stream, or ``None`` without the setting `by`."""
+        return PartitionKeys.of(self._settings, self._model.trained, self._model.arguments)
 
 
 RETRY_SECONDS = 10.0
 """Seconds before a retry of a required snapshot."""
+
+PREPARE_SECONDS = 0.2
+"""Seconds for the preparation of a snapshot of many keys in each iteration of the loop."""
+
+LONGEST_SHARE = 10
+"""Least time from a snapshot to the next, as a multiple of the duration. Snapshots of many keys take seconds."""
 
 FEW_STEPS = 100
 """Number of steps whose text always fits."""
@@ -411,6 +425,10 @@ class Owned:
         Number of records in uncommitted micro-batches.
     failed
         Whether the latest snapshot failed.
+    pending
+        Committed state of a snapshot that is being prepared, because it has many keys.
+    spent
+        Duration of the latest snapshot in seconds.
     trouble, again
         Reason why the partition waits, and time of the next attempt.
     crowded
@@ -427,6 +445,8 @@ class Owned:
     since: float = 0.0
     uncommitted: int = 0
     failed: bool = False
+    pending: Partition | None = None
+    spent: float = 0.0
     trouble: str = ""
     again: float = 0.0
     crowded: bool = False
@@ -466,18 +486,26 @@ class SnapshotPolicy:
         due = [
             (owned.written, place)
             for place, owned in live.items()
-            if now - owned.written >= self._settings.snapshot_interval
+            if now - owned.written >= max(self._settings.snapshot_interval, LONGEST_SHARE * owned.spent)
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
         for place in full or [place for _, place in sorted(due)[:1]]:
-            self._write(place, live[place])
+            owned = live[place]
+            if owned.pending is None or owned.pending.lineage != owned.state.lineage:
+                owned.pending, owned.spent = owned.state, 0.0
+            keys = owned.pending.keys
+            ready = keys is None or keys.prepare(PREPARE_SECONDS)
+            owned.spent += time.monotonic() - now
+            if ready:
+                self._write(place, owned, owned.pending)
 
     def leave(self, partitions: Mapping[Place, Owned]) -> None:
         """Write all snapshots, so that the next start has nothing to replay. This may take half of stop_timeout."""
         ends = time.monotonic() + self._settings.stop_timeout / 2
         for place, owned in sorted(partitions.items()):
-            if time.monotonic() < ends and not owned.replay:
-                self._write(place, owned)
+            keys, left = owned.state.keys, ends - time.monotonic()
+            if left > 0 and not owned.replay and (keys is None or keys.prepare(left)):
+                self._write(place, owned, owned.state)
 
     def offset(self, place: Place, state: Partition) -> Offset:
         """Return the offset of a partition to commit.
@@ -516,14 +544,14 @@ class SnapshotPolicy:
         steps = len(state.history.steps)
         return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > share * MOST_CHARACTERS
 
-    def _write(self, place: Place, owned: Owned) -> None:
-        """Write a snapshot of a committed partition, and drop boundaries before the previous snapshot."""
-        at, owned.failed = owned.state.history.last, False
+    def _write(self, place: Place, owned: Owned, state: Partition) -> None:
+        """Write a snapshot of a committed state, and drop boundaries before the previous snapshot."""
+        at, owned.failed, owned.pending = state.history.last, False, None
         if at in owned.snapshots[-1:]:
             return
         begun = time.perf_counter()
         try:
-            self._snapshots.write(place, owned.state)
+            self._snapshots.write(place, state)
         except PersistenceError as error:
             owned.written, owned.failed = time.monotonic(), True
             self._seldom.say(str(place), f"no snapshot of {place}: {error}", logging.ERROR)
@@ -535,7 +563,7 @@ class SnapshotPolicy:
         owned.state = owned.state._replace(history=history.since(owned.snapshots[0]))
         if self._is_full(owned.state):
             owned.state = owned.state._replace(history=history.since(at))
-        owned.written = time.monotonic()
-        self._stats.observe("snapshot", time.perf_counter() - begun)
+        owned.written, owned.spent = time.monotonic(), owned.spent + time.perf_counter() - begun
+        self._stats.observe("snapshot", owned.spent)
         if place in self._stats.partitions:
             self._stats.partitions[place].snapshot = owned.written

@@ -40,6 +40,9 @@ AGAIN_SECONDS = 1.0
 TURN_SECONDS = 0.5
 """Seconds of loading in one iteration of the loop, so that loaded partitions continue."""
 
+PUBLISH_SECONDS = 5.0
+"""Seconds after which an iteration of the loop begins no further transaction, so that the consumer polls in time."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """First and longest seconds before a retry of a suspended partition. The pause doubles each time."""
 
@@ -383,16 +386,17 @@ class Loop:
     # Publishing.
 
     def _publish(self) -> None:
-        """Publish all ready micro-batches. While one transaction runs, the next is prepared."""
+        """Publish ready micro-batches for some seconds. While one transaction runs, the next is prepared."""
         if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
             return
         if self._trouble and not any(self._job.look(place) for place in self._job.owned):
             self._trouble = ""  # the failed records belong to another worker now
         running: tuple[TransactionContent, Running] | None = None
         ahead: TransactionContent | None = None
+        ends = time.monotonic() + PUBLISH_SECONDS
         try:
             while True:
-                ahead = self._job.prepare()
+                ahead = None if time.monotonic() > ends else self._job.prepare()
                 while running is not None:
                     running = self._finished(*running)
                 if ahead is None:

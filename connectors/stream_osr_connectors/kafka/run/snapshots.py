@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
-from stream_osr.archive.rules import fields, many, maybe, text, tuple_of, whole
+from stream_osr.archive.rules import Scope, fields, many, maybe, text, tuple_of, whole
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
@@ -34,6 +34,7 @@ from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import RecordOrigin
 from .models import Journal
 from .partition import Partition
+from .partition_keys import KEYS, PartitionKeys
 from .state_url import StateCopies
 
 VERSION = 1
@@ -45,7 +46,16 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels
 
 _HEADERS = many(tuple_of(text(), maybe(text())))
 _ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
-_CONTENT = fields(version=whole(VERSION, VERSION), model=recognizer, waiting=many(_ORIGIN, of=list))
+_FIELDS = {"version": whole(VERSION, VERSION), "model": recognizer, "waiting": many(_ORIGIN, of=list)}
+_ONE_STREAM, _BY_KEY = fields(_FIELDS), fields({**_FIELDS, "keys": KEYS})
+
+REACH = 8
+"""Largest number of earlier snapshots that may contain states of keys of a snapshot."""
+
+
+def _content(value: Any, where: str, scope: Scope) -> None:
+    """Check the content of a snapshot."""
+    (_BY_KEY if isinstance(value, Mapping) and "keys" in value else _ONE_STREAM)(value, where, scope)
 
 
 class SnapshotName(NamedTuple):
@@ -67,10 +77,11 @@ class SnapshotName(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Content of a snapshot: the recognizer at a boundary, and the records without final decisions."""
+    """Content of a snapshot: the recognizers at a boundary, and the records without final decisions."""
 
     model: OpenSetRecognizer
     waiting: tuple[RecordOrigin, ...]
+    keys: PartitionKeys | None = None
 
 
 class Snapshots(NamedTuple):
@@ -118,12 +129,14 @@ class Snapshots(NamedTuple):
         """
         at = partition.history.last
         path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
-        model = partition.model
-        content = {
+        model, keys = partition.model, partition.keys
+        content: dict[str, Any] = {
             "version": VERSION,
             "model": model.as_state(),
             "waiting": [_written(origin) for origin in partition.waiting],
         }
+        if keys is not None:
+            content["keys"] = keys.as_state(partition.lineage, at, self.boundaries(place, partition.lineage)[:REACH])
         write_archive(path, kind_over(model.trained), content, Surroundings.of(model.trained))
         if self.log is not None:
             try:
@@ -132,7 +145,11 @@ class Snapshots(NamedTuple):
                 path.unlink(missing_ok=True)
                 raise
         own = self._found(place, partition.lineage)
-        for old in sorted(own)[: -self.keep]:
+        needed = {*sorted(own)[-self.keep :]}
+        if keys is not None:
+            keys.note_written(partition.lineage, at, content["keys"])
+            needed |= keys.needed(partition.lineage, needed, sorted(own), REACH)
+        for old in own.keys() - needed:
             with suppress(OSError):
                 own[old].unlink()
                 if self.log is not None:
@@ -153,15 +170,23 @@ class Snapshots(NamedTuple):
         """Return the boundaries with snapshots of a partition, the newest first."""
         return sorted(self._found(place, lineage), reverse=True)
 
-    def read(self, place: Place, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
-        """Read a snapshot, or return ``None`` and log the reason if it is missing or unusable."""
-        path = self._found(place, lineage).get(at)
+    def read(
+        self, place: Place, lineage: str, at: Boundary, trained: TrainedModel, keys: PartitionKeys | None = None
+    ) -> Snapshot | None:
+        """Read a snapshot, or return ``None`` and log the reason if it is missing or unusable.
+
+        With ``keys``, which are empty, the snapshot must have been written with the setting `by`.
+        """
+        found = self._found(place, lineage)
+        path = found.get(at)
         if path is None:
             return None
         try:
-            content = read_archive(path, kind_over(trained), _CONTENT, Surroundings.of(trained))
+            content = _read(path, trained)
+            if keys is not None:
+                keys.resume(lineage, at, content["keys"], lambda each: _read(found[each], trained)["keys"])
             model = OpenSetRecognizer.from_state(content["model"])
-            return Snapshot(model, tuple(map(_origin, content["waiting"])))
+            return Snapshot(model, tuple(map(_origin, content["waiting"])), keys)
         except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
             why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"
@@ -181,6 +206,11 @@ class Snapshots(NamedTuple):
 
     def _found(self, place: Place, lineage: str) -> dict[Boundary, Path]:
         return {name.at: path for name, path in self._names() if name[:2] == (place, lineage)}
+
+
+def _read(path: Path, trained: TrainedModel) -> dict[str, Any]:
+    content: dict[str, Any] = read_archive(path, kind_over(trained), _content, Surroundings.of(trained))
+    return content
 
 
 def name_of(path: Path) -> SnapshotName | None:

@@ -31,8 +31,10 @@ from .job import Job, Loaded, NotLoadable, TransactionContent
 from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
+from .partition_by_key import step_by_key
+from .partition_keys import StreamKey
 from .partition_position import Bounds, Change, StartingPoint, last_published
-from .publishing import PendingBatch, Publishing, account, begin_counts
+from .publishing import PendingBatch, Publishing, account, begin_counts, follow
 from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
 from .state_url import state_copies
@@ -41,6 +43,9 @@ from .topics import TopicLimits, check_sizes
 
 READ_AHEAD = 4
 """Size of a poll in transactions. While one transaction runs, the next is prepared."""
+
+MOST_SECONDS = 2.0
+"""Seconds of work after which a transaction gets no further micro-batch, because one of many keys takes long."""
 
 AGAIN_SECONDS = 10.0
 """Seconds before a retry of writing a first snapshot."""
@@ -76,6 +81,7 @@ class Streams(Job):
         self._keeper = SnapshotPolicy(settings, self._snapshots, self._recovery, stats)
         self._finder = ModelMetricsSchedule(stats)
         self._decode: Decoder = make_decoder(settings, self._model.features)
+        self._stream_key = StreamKey(settings.by or "", self._decode)
         self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._commands = CommandTopic(settings, stats)
@@ -273,7 +279,7 @@ class Streams(Job):
         self._stats.partitions[place] = partition_stats = PartitionStats(
             state.history.last.offset, replaying=bool(found.replay), snapshot=now, paused=len(state.waiting)
         )
-        partition_stats.follow(state.model)
+        follow(partition_stats, state)
         begin_counts(self._stats, place, state.model)
 
     # Micro-batches.
@@ -284,6 +290,8 @@ class Streams(Job):
         now, busy = time.monotonic(), True
         while busy and len(batches) < self._settings.commit_batches:
             busy = False
+            if self._settings.by is not None and time.monotonic() - now > MOST_SECONDS:
+                break
             for place, owned in self._owned.items():
                 if len(batches) >= self._settings.commit_batches:
                     break
@@ -375,7 +383,10 @@ class Streams(Job):
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
         commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
-        after, outcome = step(before, place, records, commands, cut.end, self._decode)
+        if before.keys is None:
+            after, outcome = step(before, place, records, commands, cut.end, self._decode)
+        else:
+            after, outcome = step_by_key(before, place, records, commands, cut.end, self._decode, self._stream_key)
         self._stats.turn()
         self._stats.observe("batch", time.perf_counter() - begun)
         owned.state = after

@@ -85,7 +85,7 @@ class JsonDecoder:
             key = _key_text(received)
         if time is None and received.timestamp >= 0:
             time = received.timestamp / 1000
-        return Record(record.features, key, time, record.label, found=record.found)
+        return record._replace(key=key, time=time, ignored=())
 
     def plain(self, records: Sequence[Received], features: Sequence[Name]) -> Plain:
         """Decode plain records in bulk.
@@ -176,7 +176,8 @@ def make_decoder(settings: ServiceSettings, features: Sequence[str] | None) -> D
     """
     if settings.decoder == "json":
         named = settings.features if settings.features is not None else features
-        fields = JsonFields(settings.key, settings.time, settings.label, named, settings.label_type)
+        by = None if settings.by == "key" else settings.by
+        fields = JsonFields(settings.key, settings.time, settings.label, named, settings.label_type, by)
         return JsonDecoder(fields, settings.max_instance_bytes)
     make: Callable[[ServiceSettings], Decoder] = function_of(settings, "decoder")
     return make(settings)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple, get_args
 
 import orjson
@@ -78,14 +79,15 @@ class Publisher(NamedTuple):
         model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
         encode, output = _with_text_labels, self.settings.output
         out = []
-        for (offset, timestamp, key, passed), decision in decided:
+        for (offset, timestamp, key, passed, by), decision in decided:
             at = b"%d" % offset
             try:
                 content = encode(decision)
             except TypeError:
                 encode = _with_any_labels
                 content = encode(decision)
-            value = b"".join((begin, at, model, content[1:]))
+            stream = b"" if by is None else b'"by":%b,' % orjson.dumps(by)
+            value = b"".join((begin, at, model, stream, content[1:]))
             headers = [_SPECVERSION, ("ce_id", id + at), origin, kind, _CONTENT, *_time(timestamp), *passed]
             out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset, topic))
         return out
@@ -93,20 +95,22 @@ class Publisher(NamedTuple):
     def events(self, source: Place, outcome: PartitionOutput) -> list[Outgoing]:
         """Return the messages of the events of a micro-batch.
 
-        The key is the subclass (``topic/partition:id``), so that the events of a subclass stay in order.
+        The key is the subclass (``topic/partition:id``, or ``topic/partition:KEY/id`` with the setting `by`), so that
+        the events of a subclass stay in order.
         """
         begin, origin, kind = self._constant(source, EVENT)
         topic, number = source
         place, timestamp = str(source), outcome.timestamp
         where = {"schema": EVENT, "topic": topic, "partition": number}
         out = []
-        for n, event in enumerate(outcome.events):
+        for n, (event, by) in enumerate(zip_longest(outcome.events, outcome.streams)):
             content = event.as_dict()
-            subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
+            subject = _subject(place, by, content.get("subclass_id"))
+            stream = {} if by is None else {"by": by}
             key = subject.encode()
             id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
             headers = [_SPECVERSION, id, origin, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
-            encoded = orjson.dumps({**where, "subject": subject, **content}, option=ENCODING)
+            encoded = orjson.dumps({**where, "subject": subject, **stream, **content}, option=ENCODING)
             message = Outgoing(self.settings.events, number, key, encoded, headers, _timestamp(timestamp))
             out.append(message._replace(source=topic))
         return out
@@ -156,6 +160,12 @@ class Publisher(NamedTuple):
         source = f"/{self.settings.group}/{place}"
         id = f"{self.names.get(place.topic, place.topic)}-{place.partition}-"
         return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
+
+
+def _subject(place: str, by: str | None, subclass_id: int | None) -> str:
+    """Return the name of a subclass, or of the stream."""
+    parts = [*([] if by is None else [by]), *([] if subclass_id is None else [str(subclass_id)])]
+    return f"{place}:{'/'.join(parts)}" if parts else place
 
 
 def _said(error: Exception) -> str:

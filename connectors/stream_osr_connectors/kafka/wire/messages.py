@@ -104,12 +104,13 @@ class Outgoing(NamedTuple):
 
 
 class RecordOrigin(NamedTuple):
-    """Offset of a record and the fields that pass through to its decision."""
+    """Offset of a record and the fields that pass through to its decision. ``by`` is the key of the stream."""
 
     offset: int
     timestamp: int
     key: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    by: str | None = None
 
 
 class Refusal(NamedTuple):
@@ -145,6 +146,8 @@ class TakenRecords:
         Number of records that ``on_missing="skip"`` skipped.
     missing, values
         Number of missing and of expected feature values of the accepted instances.
+    keys_refused
+        Number of refused records of new keys, because the partition had `max_keys` keys.
     """
 
     waiting: list[Received] = field(default_factory=list)
@@ -153,6 +156,7 @@ class TakenRecords:
     skipped: int = 0
     missing: int = 0
     values: int = 0
+    keys_refused: int = 0
 
 
 class PartitionOutput(NamedTuple):
@@ -172,6 +176,8 @@ class PartitionOutput(NamedTuple):
         Timestamp of the last record in milliseconds since 1970, -1 for none.
     left
         Number of commands that failed.
+    streams
+        Key of the stream of each event, or nothing without the setting `by`.
     """
 
     decisions: list[tuple[RecordOrigin, Decision]]
@@ -180,6 +186,7 @@ class PartitionOutput(NamedTuple):
     place: str
     timestamp: int
     left: int = 0
+    streams: Sequence[str] = ()
 
 
 class Decoder(Protocol):

@@ -54,6 +54,16 @@ class ModelView:
         self.version += (facts, trouble) != (self._facts, self._trouble)
         self._facts, self._trouble = facts, trouble
 
+    def model(self) -> OpenSetRecognizer:
+        """Load the model of the last checkpoint.
+
+        Raises
+        ------
+        StreamOSRError
+            If there is none.
+        """
+        raise ConnectorError("contributions need the checkpoint of a run over files. This page has no checkpoint")
+
     def look(self) -> float:
         """Read the facts once, and return the seconds until the next read."""
         return TURN
@@ -93,6 +103,13 @@ class CheckpointView(PolledView):
     def __init__(self, checkpoint: Path) -> None:
         self._path, self._seen, self._lock = checkpoint, object(), threading.Lock()
         super().__init__("checkpoint")
+
+    def model(self) -> OpenSetRecognizer:
+        """Load the model of the last checkpoint."""
+        try:
+            return load_checkpoint(self._path).model
+        except OSError as error:
+            raise ConnectorError(f"cannot read the checkpoint {self._path.name}: {error.strerror}") from None
 
     def look(self) -> float:
         """Read the checkpoint if it has changed."""

@@ -77,8 +77,11 @@ class Feed(Protocol):
     ) -> list[FoundDecision]:
         """Read a block of decisions, or some of them, given the number and place of the start, and the next block."""
 
-    def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
-        """Return the features of instances, ``None`` for each instance without features."""
+    def features(self, found: Sequence[FoundDecision], texts: Collection[str] = ()) -> list[dict[str, Any] | None]:
+        """Return the features of instances, ``None`` for each instance without features.
+
+        The values of ``texts`` are text where the source does not distinguish text and numbers.
+        """
 
     def notes(self) -> list[str]:
         """Describe the skipped input."""
@@ -204,11 +207,11 @@ class FileFeed:
                 out.append(FoundDecision(at, one))
         return out
 
-    def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
+    def features(self, found: Sequence[FoundDecision], texts: Collection[str] = ()) -> list[dict[str, Any] | None]:
         """Find the features in the input."""
         if self._inputs is None:
             return [None] * len(found)
-        return [self._inputs.find(one.decision) for one in found]
+        return [self._inputs.find(one.decision, texts) for one in found]
 
     def notes(self) -> list[str]:
         """Describe the skipped input."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -95,13 +95,19 @@ class InputRows:
         self._begun = True
         return True
 
-    def find(self, decision: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the features of a decided instance, or ``None`` if they are not found."""
+    def find(self, decision: Mapping[str, Any], texts: Collection[str] = ()) -> dict[str, Any] | None:
+        """Return the features of a decided instance, or ``None`` if they are not found.
+
+        In CSV a value that looks like a number is a number, except in the columns ``texts``.
+        """
         number, key = decision.get("seq"), decision.get("key")
         if not isinstance(number, int) or (self._key is not None and key is None):
             return None
         with self._lock:
-            return self._found(number, str(key)) if self._begun or self._begin() else None
+            found = self._found(number, str(key)) if self._begun or self._begin() else None
+        if found is None or self._header is None:
+            return found
+        return {name: (cell or None) if name in texts else _number(cell) for name, cell in found.items()}
 
     def _look(self, number: int, key: str) -> dict[str, Any] | None:
         start = number + (self._header is not None)
@@ -144,11 +150,7 @@ class InputRows:
         if self._header is None:
             return json_object(text)
         cells = self._cells(text)
-        if len(cells) != len(self._header):
-            return None
-        # a key is text, as in the run
-        named = zip(self._header, cells, strict=True)
-        return {name: cell if name == self._key else _number(cell) for name, cell in named}
+        return dict(zip(self._header, cells, strict=True)) if len(cells) == len(self._header) else None
 
     def _cells(self, line: bytes) -> list[str]:
         return next(csv.reader([line.decode(errors="replace")], delimiter=self._delimiter), [])

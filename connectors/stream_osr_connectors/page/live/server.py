@@ -12,14 +12,13 @@ from typing import Any
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from stream_osr import errors
 from stream_osr.printable_text import printable
@@ -35,17 +34,12 @@ from stream_osr_connectors.page.live.answers import (
 )
 from stream_osr_connectors.page.live.examples import Images
 from stream_osr_connectors.page.live.feeds import FoundDecision
+from stream_osr_connectors.page.live.followers import Followers, ServerSentEvent
 from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
 
 MOST_BODY = 1 << 16
 """Most bytes of a request."""
-MOST_CLIENTS = 100
-"""Most browsers that receive state updates."""
-HEARTBEAT = 15
-"""Seconds between two messages to a browser."""
-SLOW = 30.0
-"""Time limit in seconds for sending a message. A slower browser must reconnect."""
 
 
 def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
@@ -71,7 +65,8 @@ class _Pages:
     def __init__(self, watcher: Watcher, tokens: Tokens | None) -> None:
         self._watcher = watcher
         self._tokens = None if tokens is None else TokenCheck(tokens)
-        self._clients: set[asyncio.Event] = set()
+        self._followers = Followers()
+        self._computing = asyncio.Lock()
 
     def app(self) -> Starlette:
         """Assemble the routes."""
@@ -83,6 +78,7 @@ class _Pages:
             Route("/api/who", self._who),
             Route("/api/subclass/{id:path}", self._subclass),
             Route("/api/instance/{n}", self._instance),
+            Route("/api/instance/{n}/contributions", self._contributions),
             Route("/api/ask", self._ask, methods=["POST"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ]
@@ -92,19 +88,9 @@ class _Pages:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-
-        def notify() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._wake)
-
-        self._watcher.start(notify)
+        self._watcher.start(self._followers.waker())
         yield
         await run_in_threadpool(self._watcher.stop)
-
-    def _wake(self) -> None:
-        for client in self._clients:
-            client.set()
 
     async def _page(self, request: Request) -> Response:
         shell = _environment().get_template("page.html.j2")
@@ -120,7 +106,17 @@ class _Pages:
         return Response(self._watcher.seen.body, media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
-        return _Stream(self._watcher, self._clients)
+        """Send the number of each state. A slow browser receives the latest one only."""
+        sent = 0
+
+        async def read() -> list[ServerSentEvent]:
+            nonlocal sent
+            if sent == self._watcher.seen.seq:
+                return []
+            sent = self._watcher.seen.seq
+            return [{"event": "state", "data": f'{{"seq":{sent}}}'}]
+
+        return self._followers.follow(read)
 
     async def _who(self, request: Request) -> Response:
         by = await self._known(request)
@@ -141,14 +137,19 @@ class _Pages:
         n = _number(request.path_params["n"])
         found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
         if found is None:
-            return error_answer(
-                404, f"there is no decision {printable(request.path_params['n'], 40)}, or it no longer exists"
-            )
+            return _no_decision(request)
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
         example = self._watcher.examples.as_example(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
         whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
         return json_answer({**whole, "features": example["features"], "image": example["image"]})
+
+    async def _contributions(self, request: Request) -> Response:
+        """Compute contributions, for one request at a time."""
+        n = _number(request.path_params["n"])
+        async with self._computing:
+            found = None if n is None else await run_in_threadpool(self._watcher.contributions, n)
+        return _no_decision(request) if found is None else json_answer({"contributions": found})
 
     async def _ask(self, request: Request) -> Response:
         by = await self._known(request)
@@ -172,37 +173,6 @@ class _Pages:
                 403, "this page is read-only. Start `stream-osr watch` with --allow-commands to allow changes"
             )
         return await self._tokens.name(request)
-
-
-class _Stream(Response):
-    """Event stream of state numbers, for one of at most ``MOST_CLIENTS`` browsers."""
-
-    def __init__(self, watcher: Watcher, clients: set[asyncio.Event]) -> None:
-        super().__init__()
-        self._watcher, self._clients, self._new = watcher, clients, asyncio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the browser during the response. The check and the count are atomic."""
-        if len(self._clients) >= MOST_CLIENTS:
-            await error_answer(503, f"{MOST_CLIENTS} pages are open. Close one")(scope, receive, send)
-            return
-        self._clients.add(self._new)
-        try:
-            stream = EventSourceResponse(self._numbers(), ping=HEARTBEAT, send_timeout=SLOW)
-            await stream(scope, receive, send)
-        finally:
-            self._clients.discard(self._new)
-
-    async def _numbers(self) -> AsyncIterator[dict[str, str]]:
-        """Yield the number of each state. A slow browser receives the latest one only."""
-        notify = 0
-        while True:
-            seq = self._watcher.seen.seq
-            if seq != notify:
-                notify = seq
-                yield {"event": "state", "data": f'{{"seq":{seq}}}'}
-            await self._new.wait()
-            self._new.clear()
 
 
 class _Static(StaticFiles):
@@ -229,6 +199,11 @@ def _number(text: str) -> int | None:
     (17, None, None)
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def _no_decision(request: Request) -> Response:
+    n = printable(request.path_params["n"], 40)
+    return error_answer(404, f"there is no decision {n}, or it no longer exists")
 
 
 def _row(found: FoundDecision) -> dict[str, Any]:

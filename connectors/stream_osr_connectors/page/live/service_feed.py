@@ -199,7 +199,7 @@ class ServiceFeed:
             raise explained(self._settings, error) from None
         return out
 
-    def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
+    def features(self, found: Sequence[FoundDecision], texts: Collection[str] = ()) -> list[dict[str, Any] | None]:
         """Return the features from the input topic."""
         out: list[dict[str, Any] | None] = [None] * len(found)
         places: dict[Place, dict[int, int]] = {}

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from stream_osr.errors import StreamOSRError
+from stream_osr.errors import ConnectorError, StreamOSRError
+from stream_osr.printable_text import printable
+from stream_osr_connectors import values
 from stream_osr_connectors.commands import CommandReceipt
 from stream_osr_connectors.commands.command import parse_request
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
@@ -39,6 +41,8 @@ SILENT = 60.0
 """Seconds without progress of the thread after which the page is stale."""
 PAGE = 50
 """Most instances of a subclass in one response."""
+MOST_CONTRIBUTIONS = 20
+"""Most features with contributions."""
 MOST_BLOCKS = 64
 """Most blocks that are read for a response."""
 
@@ -297,6 +301,36 @@ class Watcher:
         with self.lock:
             blocks = self._blocks_of([n])
         return next(self._read_again(blocks), None)
+
+    def contributions(self, n: int) -> dict[str, Any] | None:
+        """Compute the contributions of the features of an instance from the last checkpoint.
+
+        Returns
+        -------
+        The contributions as plain values (:meth:`stream_osr.stream.contributions.Contributions.as_dict`), or ``None``
+        if there is no such decision.
+
+        Raises
+        ------
+        StreamOSRError
+            If there is no checkpoint, or the features of the instance are not known or cannot be used.
+        """
+        found = self.instance(n)
+        if found is None:
+            return None
+        model = self.view.model()
+        trained = model.trained
+        features = self.feed.features([found], [str(name) for name in trained.values])[0]
+        if features is None:
+            raise ConnectorError("the features of this instance are not known. Start the page with --input FILE")
+        x = {name: features.get(str(name)) for name in trained.names}
+        try:
+            for name, value in x.items():
+                if isinstance(value, str) and name not in trained.values:
+                    x[name] = values.number(value)
+        except values.DecodeError as error:
+            raise ConnectorError(f"column {printable(str(name), 60)} {error}") from None
+        return model.contributions_one(x, top=MOST_CONTRIBUTIONS).as_dict()
 
     def remembered(self, id: str) -> list[FoundDecision]:
         """Return a sample of the instances of a class or subclass, and the latest one."""

@@ -23,6 +23,7 @@ from stream_osr_connectors.page.report.class_summary import EmergedSubclass
 from stream_osr_connectors.page.report.decisions_table import (
     KNOWN_PLACES,
     DecisionsTable,
+    Reason,
     evenly_spaced,
     example_places,
     latest,
@@ -149,13 +150,14 @@ FEATURES = 8
 
 
 class ShownInstance(NamedTuple):
-    """An instance with its position, key, label, probability of unknown, subclass (-1 for none) and values."""
+    """An instance: position, key, label, probability of unknown, subclass (-1 for none), contributions and values."""
 
     seq: int
     key: str
     label: str
     p_unknown: float
     subclass: int
+    reasons: tuple[Reason, ...] = ()
     values: tuple[Any, ...] = ()
 
 
@@ -341,6 +343,7 @@ def _instance(
         label=decided.names[int(decided.label[place])],
         p_unknown=float(decided.p_unknown[place]),
         subclass=int(decided.subclass[place]) if unknown else -1,
+        reasons=decided.reasons(place),
         values=tuple(values[at] for at in picked),
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
-from stream_osr.printable_text import brief
+from stream_osr.printable_text import brief, printable
 from stream_osr.stream import Stream
 from stream_osr_connectors.page.input_records import reading, real, whole
 
@@ -54,8 +54,22 @@ NO_LABEL = -1
 MOST_LABELS = 10_000
 """Most decided and true labels together. More labels suggest that a column of keys was given as labels."""
 
+MOST_REASONS = 3
+"""Most contributions of a decision."""
+LONGEST_NAME = 60
+"""Most characters of the name or the value of a feature with a contribution."""
+
 SLACK = 1e-6
 """Tolerance for probabilities outside 0 to 1."""
+
+
+class Reason(NamedTuple):
+    """A feature with its value and its contribution, as text."""
+
+    name: str
+    value: str
+    contribution: str
+
 
 _COLUMNS = {
     "seq": "q", "label": "q", "unknown": "?", "subclass": "q", "p_unknown": "d", "truth": "q",
@@ -93,6 +107,8 @@ class DecisionsTable:
         Key of each decision in reading order, empty for none.
     repeated
         Number of repeated decisions. Each decision counts once.
+    contributions
+        The first contributions to the log-odds of unknown of each decision in reading order, for :meth:`reasons`.
     """
 
     names: tuple[str, ...]
@@ -107,6 +123,7 @@ class DecisionsTable:
     number: NDArray[np.int64]
     keys: PackedTexts
     repeated: int = 0
+    contributions: PackedTexts = field(default_factory=PackedTexts)
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -133,6 +150,12 @@ class DecisionsTable:
     def name(self, place: int) -> str:
         """Return the key of an instance, or an empty text."""
         return self.keys[int(self.number[place])]
+
+    def reasons(self, place: int) -> tuple[Reason, ...]:
+        """Return the first features of an instance with their contributions, if the decisions have contributions."""
+        number = int(self.number[place])
+        lines = self.contributions[number].splitlines() if number < len(self.contributions) else ()
+        return tuple(Reason(*line.split("\t")) for line in lines)
 
 
 def read_decisions(
@@ -163,7 +186,7 @@ def read_decisions(
     """
     codes: dict[str, int] = {}
     known: list[str] = []
-    keys = PackedTexts()
+    keys, contributions = PackedTexts(), PackedTexts()
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for number, decision in enumerate(decisions):
@@ -174,7 +197,9 @@ def read_decisions(
                 name = "" if key is None else str(key)
                 seat = decision["subclass_id"]
                 seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
+                reasons = _reasons(decision.get("contributions"))
             keys.append(name)
+            contributions.append(reasons)
             reported = truth(key, number) if truth is not None else None
             label = codes.setdefault(text, len(codes))
             true = NO_LABEL if reported is None else codes.setdefault(reported, len(codes))
@@ -191,7 +216,7 @@ def read_decisions(
     once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
     once = once[np.argsort(once["seq"], kind="stable")]
     parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
-    parts += [keys, len(table) - len(once)]
+    parts += [keys, len(table) - len(once), contributions]
     return DecisionsTable(tuple(codes), tuple(known), *parts)
 
 
@@ -200,6 +225,21 @@ def _classes(probabilities: object) -> list[str]:
     if not isinstance(probabilities, Mapping) or not probabilities:
         raise ValueError(f"probabilities is {brief(probabilities)}, which names no label")
     return [str(name) for name in probabilities]
+
+
+def _reasons(contributions: Any) -> str:
+    """Write the first contributions to the log-odds of unknown as lines of name, value and contribution."""
+    if contributions is None:
+        return ""
+    if not isinstance(contributions, Mapping) or not isinstance(contributions.get("unknown"), Mapping):
+        raise ValueError(f"contributions is {brief(contributions)}, which has no log-odds of unknown")
+    lines = []
+    for each in contributions["unknown"]["features"][:MOST_REASONS]:
+        value = "missing" if each["value"] is None else each["value"]
+        text = f"{value:.4g}" if isinstance(value, float) else printable(str(value), LONGEST_NAME)
+        name = printable(str(each["name"]), LONGEST_NAME)
+        lines.append(f"{name}\t{text}\t{real(each['contribution'], 'contribution'):+.1f}")
+    return "\n".join(lines)
 
 
 def _probability(value: object) -> float:

@@ -70,6 +70,7 @@ def render(content: Content) -> str:
         specs["calibration"] = charts.calibration(reliability_curve(p, unknown))
         specs["spread"] = charts.spread(p, unknown)
     style, draw = _template("page.css"), _template("page.js")
+    listed = [candidate for candidate in content.candidates if candidate.listed]
     page = _environment().get_template("page.html.j2")
     return page.render(
         content=content,
@@ -79,7 +80,8 @@ def render(content: Content) -> str:
         first=MOST_HIGHLIGHTS,
         most_others=OTHERS,
         linked=_linked(content),
-        listed=[candidate for candidate in content.candidates if candidate.listed],
+        listed=listed,
+        reasoned=any(one.reasons for candidate in listed for one in candidate.listed),
         near=_near(content),
         judged_columns=() if content.judged is None else (content.judged.columns[-1], *content.judged.columns[:-1]),
         words=WORDS,

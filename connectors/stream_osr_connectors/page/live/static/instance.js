@@ -4,6 +4,7 @@ import { draw, make, say } from "./dom.js";
 import { count, figure, percent, printable, subclass } from "./words.js";
 import { named } from "./names.js";
 import { sameLabel } from "./state.js";
+import { contributions } from "./contributions.js";
 
 const MOST_BARS = 12,
   MOST_FEATURES = 300;
@@ -14,6 +15,7 @@ export function instance(told, deeds) {
   if (told.image) out.push(picture(told));
   out.push(facts(told, deeds));
   out.push(make("h3", { textContent: "Probabilities" }), bars(told, deeds.labels().map(String)));
+  out.push(...contributions(told, deeds.contributions));
   if (told.features) out.push(make("h3", { textContent: "Features" }), features(told.features));
   if (deeds.mayAct() && deeds.labels().length > 0 && told.key !== null && told.key !== undefined)
     out.push(make("h3", { textContent: "Correction" }), labelling(told, deeds));

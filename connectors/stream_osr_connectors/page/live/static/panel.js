@@ -149,5 +149,9 @@ function labels({ label, first_label: first }) {
 
 function whole(told, heading) {
   say(heading, `Instance ${printable(told.key ?? told.n, 80)}`);
-  return instance(told, { ...deeds, openSubclass });
+  return instance(told, {
+    ...deeds,
+    openSubclass,
+    contributions: async () => (await got(`/api/instance/${told.n}/contributions`)).contributions,
+  });
 }
