@@ -7,6 +7,8 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 JOBS ?= 1
 # hundreds of processes import the same sources
 unexport PYTHONDONTWRITEBYTECODE
+# modules are translated when they are imported: most never are
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
 .PHONY: help install browser faketime prometheus systemd demo warmup collect chains pyspark spark cases test test-long faults mutations check golden golden-compare accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
@@ -19,13 +21,13 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing stream-osr into $(VENV) (once) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[plot,live]'
+	@$(INSTALL) -e '.[plot,live]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing stream-osr and its development tools into $(VENV) (once) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps streamndr  # rivals; what it asks for is for others
+	@$(INSTALL) -e '.[dev]'
+	@$(INSTALL) --no-deps streamndr  # rivals; what it asks for is for others
 	@touch $@ $(VENV)/.core
 
 install: $(VENV)/.dev   ## set up .venv with everything the tests and checks need
@@ -68,7 +70,7 @@ chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
 
 $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt pyspark protobuf
+	@$(INSTALL) -c constraints.txt pyspark protobuf
 	@touch $@
 
 pyspark: $(VENV)/.pyspark   ## install what the tests of Spark need

@@ -42,13 +42,14 @@ FIRST = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a module in one process (``--dist loadgroup``): what they share is made once, or compiled."""
-    for item in items:
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
         if item.path.stem in CHAINS:
             item.add_marker(pytest.mark.chains)
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_rank)
-    places = _places(list(dict.fromkeys(map(_group, items))))
-    items.sort(key=lambda item: places[_group(item)])
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _rank(item, groups[item]))
+    places = _places(list(dict.fromkeys(groups[item] for item in items)))
+    items.sort(key=lambda item: places[groups[item]])
 
 
 def _group(item: pytest.Item) -> str:
@@ -57,8 +58,11 @@ def _group(item: pytest.Item) -> str:
     The faults are one group: a process that has one of them begins all that run side by side.
     """
     path = item.path
-    if "started" in getattr(item, "fixturenames", ()):
+    fixtures = getattr(item, "fixturenames", ())
+    if "started" in fixtures:
         return "kafka faults" if path.parent.name == "faults" else f"kafka {path.stem}"
+    if path.parent.name == "documents" and "site" in fixtures:
+        return "site"  # building it takes a core for ten seconds
     if path.stem in CHAINS:
         return "chains"
     page = getattr(getattr(item, "callspec", None), "params", {}).get("page")
@@ -77,9 +81,8 @@ def _places(groups: list[str]) -> dict[str, float]:
     return {group: at / len(kind) for kind in (waiting, working) for at, group in enumerate(kind)}
 
 
-def _rank(item: pytest.Item) -> int:
+def _rank(item: pytest.Item, group: str) -> int:
     """Number of the turn that a test has among its kind: the longest, others with a broker, others, doctests."""
-    group = _group(item)
     if group in FIRST:
         return FIRST.index(group)
     return len(FIRST) + (0 if group.startswith("kafka ") else 1 if HERE in item.path.parents else 2)

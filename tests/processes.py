@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -179,10 +179,16 @@ def asking_socket() -> int:
 
 def main() -> None:
     """Fork as often as told; a process that was forked returns from the loop, and does what it is for."""
+    import pandas
+
     import stream_osr_connectors.kafka.ops.command
     from tests.doors.cli import warm_up
+    from tests.doors.page import page_writer
 
     assert stream_osr_connectors.kafka
+    assert pandas
+    libraries = _made_by_a_child(page_writer._libraries)
+    page_writer._libraries = lambda: libraries
     warm_up()
     gc.collect()
     gc.freeze()
@@ -190,6 +196,20 @@ def main() -> None:
         asked = _serve(asking)
     if asked is not None:
         _become(asked)
+
+
+def _made_by_a_child(make: Callable[[], str]) -> str:
+    """Text that takes seconds to make, and threads that a process which forks should not have."""
+    ours, theirs = os.pipe()
+    if not os.fork():
+        with os.fdopen(theirs, "w") as out:
+            out.write(make())
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as lines:
+        text = lines.read()
+    assert not os.wait()[1]
+    return text
 
 
 def _serve(asking: socket.socket) -> dict[str, Any] | None:

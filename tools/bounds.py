@@ -19,7 +19,7 @@ from tools.wheel import ROOT, run
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 TESTS = ("tests/test_labels.py", *(f"tests/model/test_{name}.py" for name in ("jit", "gaussian", "dishes")))
-NOT_ALL = "not imported_where_they_are and not to_frame"
+NOT_ALL = "not imported_where_they_are and not another_memory_layout and not to_frame"
 """These need the extras."""
 WALK = "stream_osr/recognizer.py"
 """Its examples: a recognizer learns, decides, and is saved and loaded."""

@@ -87,7 +87,8 @@ def main() -> None:
         with step("the wheel in a new environment"):
             run(sys.executable, "-m", "venv", place / "env")
             tested = ("-c", ROOT / "constraints.txt", f"{wheel}[plot]", *TEST_PACKAGES)
-            run(bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *tested, at=place)
+            quiet = ("--quiet", "--disable-pip-version-check", "--no-compile")
+            run(bin / "python", "-m", "pip", "install", *quiet, *tested, at=place)
             run(bin / "python", "-m", "pip", "check", at=place)
             (packages,) = (place / "env" / "lib").glob("python*/site-packages")
             take(ROOT, kept, packages)

@@ -21,6 +21,7 @@ from tests.doors.archive import (
     files,
     form_from,
     form_of,
+    near,
     open_archive,
     recognizer,
     statistics_fit,
@@ -95,6 +96,19 @@ def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monke
     with pytest.raises(PersistenceError, match=re.escape(told)):
         OpenSetRecognizer.load(path.rename("model.osr"))
     assert told[:60] in (Path(__file__).parents[2] / "docs" / "archives.md").read_text()
+
+
+@pytest.mark.parametrize("one", [0.0, 1.0, 1.0 + 1e-7, 1.0 + 1e-5, -1e300, np.inf, -np.inf, np.nan])
+def test_single_numbers_are_compared_like_those_in_arrays(one: float) -> None:
+    for other in (0.0, 1.0, 1, -1e300, np.inf, -np.inf, np.nan):
+        assert near(one, other) == near(np.array([one]), other)
+
+
+def test_a_value_in_a_mapping_is_refused_by_its_key() -> None:
+    state = form_of(OpenSetRecognizer().as_state(), BY_TYPE, {})
+    state["counters"] |= {"decided": -1}
+    with pytest.raises(RefusedValue, match=r"counters\['decided'\] is -1 "):
+        recognizer(state, "", {})
 
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +32,8 @@ class Block(NamedTuple):
     text
         What is in it.
     remark
-        The comment before it, or none: ``meanwhile``, ``not run: REASON``, ``after Ctrl-C`` (where something was
-        begun last).
+        The comment before it, or none: ``meanwhile``, ``not run: REASON``, ``long`` (``make test-long`` runs it),
+        ``after Ctrl-C`` (where something was begun last).
     """
 
     line: int
@@ -72,6 +73,7 @@ def in_checkout(page: str) -> bool:
     return "<!-- in a checkout -->" in page
 
 
+@cache
 def needs_broker(page: str) -> bool:
     """Say whether commands of the page want a Kafka broker at the usual port."""
     return any("examples/kafka" in block.text or BROKER in block.text for block in blocks(page) if _is_run(block))

@@ -43,10 +43,12 @@ class Session:
     forked
         Whether ``stream-osr`` is a process forked from one that has imported it. Importing takes most of the time of
         a command.
+    long
+        Whether blocks are run that take minutes.
     """
 
-    def __init__(self, name: str, folder: Path, *, forked: bool = False) -> None:
-        self.name, self.folder = name, folder
+    def __init__(self, name: str, folder: Path, *, forked: bool = False, long: bool = False) -> None:
+        self.name, self.folder, self.long = name, folder, long
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
         self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
@@ -84,9 +86,10 @@ class Session:
             self._interrupt()
         if block.language == "indented":
             raise Failed(f"{self.name}:{block.line}: a block without a fence; say what it is in")
-        if block.why_not:
+        if block.why_not or (block.remark == "long" and not self.long):
             self.printed = ""
-        elif block.title:
+            return False
+        if block.title:
             path = self.folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
@@ -101,7 +104,7 @@ class Session:
             return False
         else:
             return False
-        return not block.why_not and not block.title
+        return not block.title
 
     def _command(self, block: Block) -> None:
         if moves(block.text):

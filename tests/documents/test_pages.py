@@ -23,6 +23,8 @@ NOT_RUN: dict[str, int] = {
 }
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""
 
+LONG: dict[str, int] = {"docs/tutorials/images.md": 1, "docs/tutorials/texts.md": 2}
+"""Blocks of a page that repeat an example with other seeds; one seed is run without them."""
 
 STARTED = {"README.md", "docs/installing.md", "docs/mcp.md"}
 """Pages whose ``stream-osr`` is started as a reader starts it; on the others it is forked (:class:`Session`)."""
@@ -36,15 +38,31 @@ def name_of(page: Path) -> str:
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    run(page, tmp_path, monkeypatch, request)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", [ROOT / page for page in LONG], ids=name_of)
+def test_long_commands_of_a_page_do_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    run(page, tmp_path, monkeypatch, request, long=True)
+
+
+def run(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, *, long: bool = False
+) -> None:
+    monkeypatch.chdir(folder)
     text = page.read_text()
     with usual_broker(text, request.config, monkeypatch) if needs_broker(text) else nullcontext():
-        Session(name_of(page), tmp_path, forked=name_of(page) not in STARTED).run(text)
+        Session(name_of(page), folder, forked=name_of(page) not in STARTED, long=long).run(text)
 
 
 def test_what_is_not_run_is_listed() -> None:
-    found = {name_of(page): sum(bool(block.why_not) for block in blocks(page.read_text())) for page in PAGES}
-    assert {name: count for name, count in found.items() if count} == NOT_RUN
+    remarks = {name_of(page): [block.remark for block in blocks(page.read_text())] for page in PAGES}
+    for listed, remark in ((NOT_RUN, "not run:"), (LONG, "long")):
+        found = {name: sum(each.startswith(remark) for each in given) for name, given in remarks.items()}
+        assert {name: count for name, count in found.items() if count} == listed
 
 
 @pytest.mark.parametrize(
