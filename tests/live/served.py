@@ -97,13 +97,19 @@ def serving(app: ASGIApp, listening: socket) -> Iterator[str]:
 
 @contextmanager
 def served(
-    folder: Path, *, tokens: str | None = TOKENS, images: Images | None = None, speed: float | None = None
+    folder: Path,
+    *,
+    tokens: str | None = TOKENS,
+    images: Images | None = None,
+    speed: float | None = None,
+    stream: str | None = None,
 ) -> Iterator[Page]:
     """Serve the run of a folder."""
     checkpoint, given = folder / "decisions.jsonl.checkpoint", folder / "new.jsonl"
     inputs = InputRows(given, "id") if given.exists() else None
-    feed = FileFeed(folder / "decisions.jsonl", folder / "events.jsonl", inputs, speed)
-    inside, acts = CheckpointView(checkpoint), FileActs(checkpoint, allowed=tokens is not None)
+    feed = FileFeed(folder / "decisions.jsonl", folder / "events.jsonl", inputs, speed, stream)
+    inside = CheckpointView(checkpoint, stream)
+    acts = FileActs(checkpoint, allowed=tokens is not None, stream=stream)
     watcher = Watcher(feed, inside, acts, ExampleChooser(feed, images))
     listening = listen("127.0.0.1", 0)
     doors = KnownHosts("127.0.0.1", listening.getsockname()[1])

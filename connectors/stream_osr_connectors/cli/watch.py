@@ -30,6 +30,7 @@ class StreamOptions:
     input: Path | None = option("Input of the run, to show the features of examples.", "--input", "-i")
     key: str | None = option("Key column of the input.")
     hide: str | None = option("Comma-separated columns of the input to hide.")
+    stream: str | None = option("Key of the stream to show, of a run with --by.")
     allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
     tokens: Path | None = option("File of tokens, one name:token per line (default: the variable STREAM_OSR_TOKENS).")
 
@@ -56,6 +57,8 @@ def watch(given: WatchOptions) -> None:
 
     Example: stream-osr watch decisions.jsonl --input new.csv --key id
     """
+    if given.stream is not None and given.decisions is None:
+        raise InvalidParameter("--stream chooses a stream of the decisions file. Leave it out for a Kafka service")
     if (given.decisions is None) == (given.config is None):
         raise InvalidParameter("give either the decisions file of a run or --config of a Kafka service")
     try:
@@ -115,13 +118,16 @@ def parts_of_files(
     from stream_osr_connectors.page.live.file_commands import FileActs
     from stream_osr_connectors.page.live.input_rows import InputRows
 
+    if given.stream is not None and given.input is not None:
+        raise InvalidParameter("--input cannot be searched by the key of a stream. Leave out --input, or --stream")
     beside = decisions.with_name("events.jsonl")
     events = beside if given.events is None and beside.exists() else given.events
     checkpoint = given.checkpoint or Path(f"{decisions}.checkpoint")
     hidden = () if given.hide is None else tuple(part.strip() for part in given.hide.split(","))
     inputs = None if given.input is None else InputRows(given.input, given.key, hidden)
-    feed, acts = FileFeed(decisions, events, inputs, speed), FileActs(checkpoint, allowed=given.allow_commands)
-    return feed, CheckpointView(checkpoint), acts
+    feed = FileFeed(decisions, events, inputs, speed, given.stream)
+    acts = FileActs(checkpoint, allowed=given.allow_commands, stream=given.stream)
+    return feed, CheckpointView(checkpoint, given.stream), acts
 
 
 def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:

@@ -21,9 +21,9 @@ from ..commands.file_log import CommandLog, of_file
 from ..commands.runner import CommandRunner
 from .intake import Account
 from .locking import sole_writer
-from .streams import KEYS, KeyedStreams, OneStream, keyed_of
+from .streams import KEYS, KeyedStreams, OneStream, keyed_of, recognizer_of
 
-__all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "save_checkpoint"]
+__all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "model_of", "save_checkpoint", "wrong_stream"]
 
 
 class Checkpoint(NamedTuple):
@@ -58,6 +58,31 @@ class Checkpoint(NamedTuple):
     reading: Mapping[str, Any] | None = None
     reasons: Mapping[str, int] = MappingProxyType({})
     keys: Mapping[str, Any] | None = None
+
+
+def model_of(checkpoint: Checkpoint, path: Path, stream: str | None) -> OpenSetRecognizer:
+    """Return the recognizer of a checkpoint, or the one of a key if it has a stream for each key.
+
+    Raises
+    ------
+    ConnectorError
+        If it has a stream for each key and none is given, or the reverse.
+    InvalidParameter
+        If there is no such key.
+    """
+    if (checkpoint.keys is None) != (stream is None):
+        raise wrong_stream(path, stream)
+    if checkpoint.keys is None or stream is None:
+        return checkpoint.model
+    return recognizer_of(checkpoint.model, checkpoint.keys, path, stream)
+
+
+def wrong_stream(path: Path, stream: str | None) -> ConnectorError:
+    """Return the error for files with a stream for each key if no ``stream`` is given, or the reverse."""
+    if stream is None:
+        remedy = "Choose one with --stream KEY. `stream-osr report` of the checkpoint lists the keys"
+        return ConnectorError(f"{path} has a stream for each key. {remedy}")
+    return ConnectorError(f"{path} has one stream. Leave out --stream")
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, StreamOSRError
-from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint, model_of
 from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.report.axes import planes
 
@@ -98,16 +98,19 @@ class CheckpointView(PolledView):
     ----------
     checkpoint
         The checkpoint. It may not exist yet.
+    stream
+        Key of the stream, if there is one for each key.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Path, stream: str | None = None) -> None:
+        self._stream = stream
         self._path, self._seen, self._lock = checkpoint, object(), threading.Lock()
         super().__init__("checkpoint")
 
     def model(self) -> OpenSetRecognizer:
         """Load the model of the last checkpoint."""
         try:
-            return load_checkpoint(self._path).model
+            return model_of(load_checkpoint(self._path), self._path, self._stream)
         except OSError as error:
             raise ConnectorError(f"cannot read the checkpoint {self._path.name}: {error.strerror}") from None
 
@@ -122,12 +125,7 @@ class CheckpointView(PolledView):
             found = self._path.stat()
             mark = found.st_ino, found.st_size, found.st_mtime_ns
             if mark != self._seen:
-                checkpoint = load_checkpoint(self._path)
-                if checkpoint.keys is not None:
-                    raise ConnectorError(
-                        f"{self._path.name} has a stream for each key. See `stream-osr inspect` and `report --stream`"
-                    )
-                self.note(model_view(checkpoint.model), "")
+                self.note(model_view(self.model()), "")
                 self._seen = mark
                 return max(TURN, REST * (time.monotonic() - began))
             return TURN

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from stream_osr.errors import ConnectorError
+from stream_osr_connectors.files.checkpoint import wrong_stream
 from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.input_rows import InputRows, json_object
 
@@ -105,6 +106,8 @@ class FileFeed:
         Source of features.
     speed
         Decisions per second, or ``None`` for full speed.
+    stream
+        Key of the stream to show, of a run with a stream for each key.
 
     Raises
     ------
@@ -116,12 +119,18 @@ class FileFeed:
     prefixes: Sequence[str] = ("",)
 
     def __init__(
-        self, decisions: Path, events: Path | None, inputs: InputRows | None = None, speed: float | None = None
+        self,
+        decisions: Path,
+        events: Path | None,
+        inputs: InputRows | None = None,
+        speed: float | None = None,
+        stream: str | None = None,
     ) -> None:
         for path in (decisions, events):
             if path is not None:
                 _check(path)
-        self.name, self.has_events = decisions.name, events is not None
+        self.name = decisions.name if stream is None else f"{decisions.name}, {stream}"
+        self.has_events, self._stream = events is not None, stream
         self._paths = decisions, events
         self._inputs, self._speed = inputs, speed
         self._begin()
@@ -165,9 +174,8 @@ class FileFeed:
         self._sent += len(out)
         return out
 
-    @staticmethod
     def _parsed(
-        lines: Sequence[tuple[int, int, bytes]], kind: str, refuse: Callable[[str, BaseException], None]
+        self, lines: Sequence[tuple[int, int, bytes]], kind: str, refuse: Callable[[str, BaseException], None]
     ) -> list[tuple[int, int, dict[str, Any]]]:
         out = []
         loads = orjson.loads
@@ -180,12 +188,15 @@ class FileFeed:
                 continue
             if not isinstance(one, dict):
                 refuse(kind, ValueError(f"line {number + 1} is no JSON object"))
-            elif "by" in one:
-                remedy = "`stream-osr report --stream KEY` shows one"
-                refuse(kind, ValueError(f"the run has a stream for each key. {remedy}"))
-            else:
+            elif ("by" in one) != (self._stream is not None):
+                refuse(kind, wrong_stream(self._decisions.path, self._stream))
+            elif self._is_shown(one):
                 out.append((number, place, one))
         return out
+
+    def _is_shown(self, record: dict[str, Any]) -> bool:
+        """Return whether a record is of the shown stream, and remove the key of the stream."""
+        return bool(record.pop("by", None) == self._stream)
 
     def behind(self) -> int | None:
         """Return the number of buffered decisions, or ``None``. It is unknown for the rest of a file."""
@@ -203,7 +214,7 @@ class FileFeed:
         for at, line in enumerate(self._decisions.span(place, after).split(b"\n"), start=number):
             if only is not None and at not in only:
                 continue
-            if (one := json_object(line)) is not None:
+            if (one := json_object(line)) is not None and self._is_shown(one):
                 out.append(FoundDecision(at, one))
         return out
 

@@ -133,15 +133,18 @@ class FileActs(Acts):
         The checkpoint.
     allowed
         Whether commands are allowed.
+    stream
+        Key of the stream, if there is one for each key.
     """
 
-    def __init__(self, checkpoint: Path, *, allowed: bool) -> None:
+    def __init__(self, checkpoint: Path, *, allowed: bool, stream: str | None = None) -> None:
         super().__init__(allowed=allowed)
-        self._checkpoint = checkpoint
+        self._checkpoint, self._stream = checkpoint, stream
         self._mark: object = None
 
     def _send(self, commands: Sequence[Command]) -> CommandReceipt:
-        return [ask(self._checkpoint, each) for each in [of_file(command) for command in commands]][-1]
+        own = [of_file(command._replace(stream=self._stream)) for command in commands]
+        return [ask(self._checkpoint, each) for each in own][-1]
 
     def look(self) -> None:
         """Read the log again if it has changed."""
@@ -153,8 +156,18 @@ class FileActs(Acts):
         if mark == self._mark:
             return
         try:
-            self._entries, self._trouble = history(self._checkpoint) if mark else [], ""
+            self._entries, self._trouble = self._own(history(self._checkpoint)) if mark else [], ""
         except ConnectorError as error:
             self._trouble = f"The command log cannot be read: {error}"
         self._mark = mark
         self.version += 1
+
+    def _own(self, entries: Sequence[CommandEntry]) -> Sequence[CommandEntry]:
+        """Select the commands to the shown stream, without its key."""
+        if self._stream is None:
+            return entries
+        return [
+            entry._replace(command=entry.command._replace(stream=None))
+            for entry in entries
+            if entry.command is not None and entry.command.stream == self._stream
+        ]

@@ -14,8 +14,14 @@ from stream_osr.keyed import KeySummary
 from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
-from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, load_model
-from stream_osr_connectors.files.streams import keyed_of, recognizer_of
+from stream_osr_connectors.files.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    load_model,
+    model_of,
+    wrong_stream,
+)
+from stream_osr_connectors.files.streams import keyed_of
 from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
@@ -78,23 +84,8 @@ def read_files(paths: Sequence[Path], stream: str | None = None) -> ReportFiles:
             raise ConnectorError(f"{path} contains {kind}, and so does another file. Give one of each kind")
         found[kind] = content
         if kind == "a model" and not isinstance(content, OpenSetRecognizer):
-            found[kind], checkpoint = _model_of(content, path, stream), path
+            found[kind], checkpoint = model_of(content, path, stream), path
     return ReportFiles(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
-
-
-def _model_of(checkpoint: Checkpoint, path: Path, stream: str | None) -> OpenSetRecognizer:
-    if (checkpoint.keys is None) != (stream is None):
-        raise _wrong_stream(path, stream)
-    if checkpoint.keys is None or stream is None:
-        return checkpoint.model
-    return recognizer_of(checkpoint.model, checkpoint.keys, path, stream)
-
-
-def _wrong_stream(path: Path, stream: str | None) -> ConnectorError:
-    if stream is None:
-        remedy = "Choose one with --stream KEY, or give the checkpoint for a table of the keys"
-        return ConnectorError(f"{path} has a stream for each key. {remedy}")
-    return ConnectorError(f"{path} has one stream. Leave out --stream")
 
 
 def _of_stream(records: Iterator[ReadRecord], stream: str | None, path: Path) -> Iterator[ReadRecord]:
@@ -102,7 +93,7 @@ def _of_stream(records: Iterator[ReadRecord], stream: str | None, path: Path) ->
     for record in records:
         by = record.pop("by", None)
         if (by is None) != (stream is None):
-            raise _wrong_stream(path, stream)
+            raise wrong_stream(path, stream)
         if by == stream:
             yield record
 
