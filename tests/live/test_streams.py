@@ -70,8 +70,11 @@ def test_a_page_shows_and_names_the_subclasses_of_its_key_alone(folder: Path) ->
 
 def test_a_page_without_the_right_stream_has_the_reason(folder: Path, tmp_path: Path) -> None:
     with served(folder) as page:
-        state = page.until(lambda state: any("--stream KEY" in note for note in state["notes"]))
-        assert state["stream"]["decided"] == 0
+        state = page.until(lambda state: state["keys"])
+        assert (state["keys"]["n"], state["keys"]["new"]) == (2, 2)
+        assert {(each["by"], each["n"]) for each in state["keys"]["shown"]} == {(KEYS[0], 400), (KEYS[1], 200)}
+        assert all(each["new"] > 0 and 0.1 < each["unknown"] < 0.9 for each in state["keys"]["shown"])
+        page.until(lambda state: any("Choose one with --stream KEY" in note for note in state["notes"]))
     with served(folder, stream="nowhere") as page:
         page.until(lambda state: any("no stream with key 'nowhere'" in note for note in state["notes"]))
     done = call("watch", folder / "decisions.jsonl", "--stream", "7/b", "--input", folder / "in.jsonl")

@@ -15,6 +15,7 @@ import numpy as np
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files.checkpoint import load_checkpoint, model_of
+from stream_osr_connectors.files.streams import keyed_of
 from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.report.axes import planes
 
@@ -25,6 +26,8 @@ TURN = 0.5
 REST = 4.0
 """Wait before the next read, as a multiple of the duration of the last read."""
 Z = 1.96
+MOST_KEYS = 200
+"""Most keys in the table of a run with a stream for each key."""
 
 
 class ModelView:
@@ -114,6 +117,15 @@ class CheckpointView(PolledView):
         except OSError as error:
             raise ConnectorError(f"cannot read the checkpoint {self._path.name}: {error.strerror}") from None
 
+    def _read(self) -> dict[str, Any]:
+        checkpoint = load_checkpoint(self._path)
+        if checkpoint.keys is None or self._stream is not None:
+            return model_view(model_of(checkpoint, self._path, self._stream))
+        keys = keyed_of(checkpoint.model, self._path, checkpoint.keys).summary()
+        shown = [{"by": line.by, "n": line.seen, "unknown": line.unknown, "new": line.emerged} for line in keys]
+        emerged = sum(line.emerged > 0 for line in keys)
+        return {"keys": {"n": len(keys), "new": emerged, "shown": shown[:MOST_KEYS]}}
+
     def look(self) -> float:
         """Read the checkpoint if it has changed."""
         with self._lock:
@@ -125,7 +137,7 @@ class CheckpointView(PolledView):
             found = self._path.stat()
             mark = found.st_ino, found.st_size, found.st_mtime_ns
             if mark != self._seen:
-                self.note(model_view(self.model()), "")
+                self.note(self._read(), "")
                 self._seen = mark
                 return max(TURN, REST * (time.monotonic() - began))
             return TURN

@@ -142,7 +142,7 @@ class FileFeed:
         self._began: float | None = None
         self._kept: list[tuple[int, int, bytes]] = []
         self._kept_events: list[tuple[int, int, bytes]] = []
-        self._sent = 0
+        self._sent, self._has_keys = 0, False
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read new records."""
@@ -188,8 +188,10 @@ class FileFeed:
                 continue
             if not isinstance(one, dict):
                 refuse(kind, ValueError(f"line {number + 1} is no JSON object"))
-            elif ("by" in one) != (self._stream is not None):
+            elif "by" not in one and self._stream is not None:
                 refuse(kind, wrong_stream(self._decisions.path, self._stream))
+            elif "by" in one and self._stream is None:
+                self._has_keys = True
             elif self._is_shown(one):
                 out.append((number, place, one))
         return out
@@ -234,14 +236,16 @@ class FileFeed:
                 if self._decisions.number
                 else f"{name} does not exist yet. The page shows it as soon as a run writes it."
             )
+        if self._has_keys:
+            out.append(f"{wrong_stream(Path(name), None)}.")
         if self._events is None:
             out.append(
                 "There is no file of events (--events FILE). Subclasses come from decisions alone, without "
                 "descriptions."
             )
-        if self._inputs is None:
+        if self._inputs is None and self._stream is None and not self._has_keys:
             out.append("Features of examples are not shown. Give the input of the run with --input FILE.")
-        else:
+        elif self._inputs is not None:
             out += self._inputs.notes()
         return out
 

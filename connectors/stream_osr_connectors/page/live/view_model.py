@@ -261,7 +261,7 @@ def view_model(
         Facts about the feed.
     view
         Facts from a checkpoint or from the service's metrics: ``recall``, ``recalls`` of classes, ``dependent``,
-        ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``.
+        ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``, ``keys``.
     named
         As for :func:`inbox`.
     others
@@ -287,6 +287,7 @@ def view_model(
         "timeline": timeline(state),
         "plane": view.get("plane") or events_plane(state, named),
         "inbox": inbox(state, view, named),
+        "keys": view.get("keys"),
         "notes": notes(state, others),
     }
 

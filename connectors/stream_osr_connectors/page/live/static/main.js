@@ -13,6 +13,7 @@ import { openInstance, openSubclass, panel } from "./panel.js";
 import { drawPlane, plane } from "./plane.js";
 import { idsOf, undoable, undoableOf } from "./state.js";
 import { holdStill } from "./still.js";
+import { drawStreams } from "./streams.js";
 import { drawTimeline, timeline } from "./timeline.js";
 import { distance, printable } from "./words.js";
 
@@ -82,6 +83,7 @@ function redraw() {
   if (state === null) return;
   holdStill(() => {
     drawHeader(state);
+    drawStreams(state);
     drawInbox(state);
     drawTimeline(state, deeds);
     drawPlane(state);
