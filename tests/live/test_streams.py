@@ -65,7 +65,9 @@ def test_a_page_shows_and_names_the_subclasses_of_its_key_alone(folder: Path) ->
         assert [entry.command.names for entry in entries] == [[f"{KEYS[1]}/{card['id']}"]]
         assert page.ask(action="undo", n=state["history"][0]["n"]).status_code == 200
         page.until(lambda state: state["inbox"][0]["status"] == "emerging" and len(state["history"]) == 2)
-        assert not other.state()["history"]
+        assert other.ask(action="mute", subclass=shown[KEYS[0]]["id"]).status_code == 200
+        state = other.until(lambda state: state["history"])
+        assert [each["action"] for each in state["history"]] == ["mute"]
 
 
 def test_a_page_without_the_right_stream_has_the_reason(folder: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from .intake import Account
 from .locking import sole_writer
 from .streams import KEYS, KeyedStreams, OneStream, keyed_of, recognizer_of
 
-__all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "model_of", "save_checkpoint", "wrong_stream"]
+__all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "save_checkpoint"]
 
 
 class Checkpoint(NamedTuple):
