@@ -3,7 +3,7 @@
 Five tables have categories. A tenth of the values of each row to explain is missing. The first figure is the share of
 rows whose rest is at most 5 % of the log-odds of unknown. For the others, a number of a known instance is moved by
 six standard deviations, and the table shows how often this feature is the first one of the explanation. Numbers
-without effect in the model are not moved.
+without effect in the model are moved only with ``--all-numbers``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Result(NamedTuple):
     Attributes
     ----------
     numbers, categories
-        Numbers with an effect in the model, and categories.
+        Numbers that were moved, and categories.
     small
         Share of rows with a small rest.
     largest
@@ -114,16 +114,18 @@ class Result(NamedTuple):
     rows: str
 
 
-def measure(name: str, seed: int) -> Result:
-    """Measure one table."""
+def measure(name: str, seed: int, *, all_numbers: bool = False) -> Result:
+    """Measure one table. Optionally move numbers without effect in the model, too."""
     data, rng = read(name, seed), np.random.default_rng(seed)
     model = trained(data, seed)
     found = model.contributions_many(with_gaps(data.stream.iloc[:ROWS], rng).to_dict("records"))
     rest = np.abs([each.unknown.rest for each in found])
     small = rest <= SMALL * np.abs([each.unknown.log_odds for each in found])
     complete = [each for row in model.contributions_many(data.stream.iloc[:ROWS]) for each in row.unknown.features]
-    effects = [each.name for each in complete if isinstance(each.value, float) and each.contribution != 0.0]
-    numbers = sorted({*effects}, key=model.trained.names.index)
+    effects = {
+        each.name for each in complete if isinstance(each.value, float) and (all_numbers or each.contribution != 0.0)
+    }
+    numbers = sorted(effects, key=model.trained.names.index)
     categories = {each.name for each in complete if isinstance(each.value, str)}
     shares = []
     for within in (True, False):
@@ -151,12 +153,13 @@ def measure(name: str, seed: int) -> Result:
 def main(
     tables: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(TABLES),
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    all_numbers: Annotated[bool, typer.Option(help="Move numbers without effect in the model, too.")] = False,
     write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
 ) -> None:
     """Measure the tables."""
     lines = []
     for name in tables.split(","):
-        found = measure(name, seed)
+        found = measure(name, seed, all_numbers=all_numbers)
         shares = [f"{each:.3f}" for each in (found.within, found.overall, found.reacts)]
         lines.append([name, found.numbers, found.categories, f"{found.small:.3f}", f"{found.largest:.0e}", *shares])
         lines[-1].append(found.rows)
