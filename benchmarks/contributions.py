@@ -153,7 +153,9 @@ def measure(name: str, seed: int, *, all_numbers: bool = False) -> Result:
 def main(
     tables: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(TABLES),
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    all_numbers: Annotated[bool, typer.Option(help="Move numbers without effect in the model, too.")] = False,
+    all_numbers: Annotated[
+        bool, typer.Option("--all-numbers", help="Move numbers without effect in the model, too.")
+    ] = False,
     write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
 ) -> None:
     """Measure the tables."""
