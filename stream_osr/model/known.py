@@ -324,10 +324,10 @@ def mix(log_subclass: Array, log_weight: Array) -> tuple[Array, Array]:
     return out, best
 
 
-def log_densities(
-    known: Known, frozen: Densities, rows: Array, product: Array | None = None
-) -> tuple[Array, Array, Array]:
+def log_densities(known: Known, frozen: Densities, rows: Array) -> tuple[Array, Array, Array]:
     """Log densities of homogeneous rows under the known classes and under a new subclass.
+
+    The results of a row do not depend on the other rows.
 
     Parameters
     ----------
@@ -335,17 +335,13 @@ def log_densities(
         The known classes.
     rows
         Homogeneous rows, shape (n, C + d + 1).
-    product
-        Products of their coordinates, if already computed (:func:`stream_osr.model.student_t.products`).
 
     Returns
     -------
     Log density ``F_j`` and the most responsible subclass, both of shape (n, J), and the log density as the first
     instance of a new subclass, shape (n,).
     """
-    columns = len(known.prior.first)
-    product = student_t.products(rows, columns) if product is None else product
-    sums, best = student_t.log_sums(frozen.student_terms, product, places_of(rows, columns))
+    sums, best = student_t.log_sums(frozen.student_terms, rows, len(known.prior.first))
     return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
 
 

@@ -285,7 +285,7 @@ def open_densities(
         closed = frozen.student_terms[:3]
         packed, head, power = open_terms(*closed, missing.basis[pattern], int(missing.rank[pattern]))
         left = frozen.student_terms._replace(packed=packed, head=head, power=power)
-        sums, _ = log_sums(left, product, places)
+        sums, _ = log_sums(left, rows[at], columns)
         whole, part = (weights_of(v, product, places) for v in (view, with_open_directions(view, missing, pattern)))
         shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
         log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]

@@ -57,6 +57,33 @@ class Settings(NamedTuple):
     settles: bool = False
 
 
+class WindowDensities(NamedTuple):
+    """Log densities of the w instances of a window under the known classes, carried over to the next batch.
+
+    Attributes
+    ----------
+    frozen
+        The known classes. Under others, the values are invalid.
+    seq
+        Positions of the instances in the stream, ascending, shape (w,).
+    log_density, log_density_new
+        Their log densities under each known class, shape (w, J), and under a new subclass, shape (w,), without the
+        gain of their neighbours.
+    """
+
+    frozen: Densities
+    seq: Array
+    log_density: Array
+    log_density_new: Array
+
+    def of(self, frozen: Densities, seq: Array) -> WindowDensities | None:
+        """Select instances, or return ``None`` if the values are not valid for them."""
+        at = np.searchsorted(self.seq, seq)
+        if self.frozen is not frozen or not np.array_equal(self.seq[np.minimum(at, len(self.seq) - 1)], seq):
+            return None
+        return WindowDensities(frozen, seq, self.log_density[at], self.log_density_new[at])
+
+
 class BatchResult(NamedTuple):
     """Result of a step for the b instances of the batch.
 
@@ -97,7 +124,8 @@ class BatchResult(NamedTuple):
     moved_to: Array
     window_subclass: Array
     window_log_density: Array
-    gain: Array | None = None
+    gain: Array | None
+    carried: WindowDensities
 
 
 def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
@@ -139,6 +167,7 @@ def step(
     settings: Settings,
     missing: MissingPattern | None = None,
     gain: Array | None = None,
+    carried: WindowDensities | None = None,
 ) -> tuple[restaurant.StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -160,6 +189,8 @@ def step(
     gain
         Log likelihood gain of the guests under the known classes given the instances before them, shape (w + b,).
         ``None`` if neighbours are independent.
+    carried
+        Log densities from the batch before, which are only computed again if they are not valid any more.
 
     Returns
     -------
@@ -168,9 +199,15 @@ def step(
     first = len(state.window.rows)
     guests = np.concatenate([state.window.rows[:, :-1], rows]) if first else rows
     everyone, product = query_rows(guests, known.prior)
-    log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
+    carried = carried and carried.of(frozen, state.window_seq)
+    log_density, responsible, log_density_new = log_densities(known, frozen, everyone[first if carried else 0 :])
+    if carried is not None:
+        log_density = np.concatenate([carried.log_density, log_density])
+        log_density_new = np.concatenate([carried.log_density_new, log_density_new])
+    seq = np.concatenate([state.window_seq, np.arange(state.seen, state.seen + len(rows))])
+    carried = WindowDensities(frozen, seq, log_density, log_density_new)
     if gain is not None:
-        log_density += gain[:, None]
+        log_density = log_density + gain[:, None]
     arrived = BatchInput(everyone, product, log_density, log_density_new, nothing_missing(0, 0))
     if missing is not None and len(missing.rank):
         weighed = view(known, frozen, state)
@@ -196,13 +233,14 @@ def step(
         subclass=subclass[first:],
         log_density=log_density[first:],
         log_density_new=log_density_new[first:],
-        responsible=responsible[first:],
+        responsible=responsible[-len(rows) :],
         moved=state.window_seq[changed],
         moved_from=was[changed],
         moved_to=subclass[changed],
         window_subclass=subclass[:first],
         window_log_density=log_density[:first],
         gain=gain,
+        carried=carried,
     )
     return seated, result
 

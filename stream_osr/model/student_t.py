@@ -1,9 +1,9 @@
 """Student-t densities: sums of many at once, and the density of a new subclass.
 
-Sums are computed for many rows at once: one matrix product, then logarithms and exponentials of whole arrays. In
+Sums are computed for many rows at once: quadratic forms, then logarithms and exponentials of whole arrays. In
 homogeneous coordinates every Student-t is ``exp(head) (1 + x~' Q x~)^-power``, and its quadratic form is linear in
 the products of coordinates. So the known subclasses, the background components and the density of a new subclass are
-columns of one product (``docs/inference.md``, section 11).
+rows of one table of forms (``docs/inference.md``, section 11).
 
 The location of a new subclass has the conjugate prior's density, or a Student-t learnt from the known classes.
 
@@ -28,7 +28,7 @@ from scipy.special import gammaln
 from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, dishes_with, log_predictives, log_prior_densities, log_prior_predictives
 from stream_osr.model.elementwise import exp_each, log_each
-from stream_osr.model.jit import Array, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.prior import NO_VALUE, Prior
 
 
@@ -123,25 +123,116 @@ def packed_forms(used: Array, dishes: Dishes) -> Array:
     return out
 
 
+ROWS_TOGETHER = 64
+"""Rows whose products of coordinates are computed together: those of 40 dimensions stay in a processor's cache."""
+FEW = 4
+"""Number of rows from which several rows are computed at once."""
+
+
 @kernel
-def log_sums(student_terms: StudentTerms, product: Array, places: Array) -> tuple[Array, Array]:
+def quadratic_forms(packed: Array, rows: Array, columns: int) -> Array:
+    """Quadratic forms of homogeneous rows, with the same bits whatever other rows come with them.
+
+    A matrix product of the library does not have this property: its order of summation depends on the shapes. With
+    it, a form is the same number in every micro-batch, and so it can be cached.
+
+    Parameters
+    ----------
+    packed
+        Lower triangles of M forms, off-diagonal elements doubled, shape (M, (d + 1) (d + 2) / 2).
+    rows, columns
+        Homogeneous rows, shape (n, C + d + 1), and the number C of categorical columns, which come first.
+
+    Returns
+    -------
+    Array of shape (M, n).
+    """
+    (count, size), (n, width) = packed.shape, rows.shape
+    out, room, width = np.empty(count * n), np.empty(size * min(n, ROWS_TOGETHER)), width - columns
+    for begin in range(0, n, ROWS_TOGETHER):
+        many = min(ROWS_TOGETHER, n - begin)
+        product, number = (
+            room[: size * many].reshape((size, many)),
+            categories.numbers_of(rows[begin : begin + many], columns),
+        )
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                _multiply(number[a], number[b], product[line + b])
+            line += a + 1
+        if many < FEW:
+            for m in range(count):
+                for i in range(many):
+                    out[m * n + begin + i] = _form(packed[m], product[:, i])
+            continue
+        for m in range(0, count - count % 2, 2):
+            first, second = m * n + begin, (m + 1) * n + begin
+            _two_forms(packed[m], packed[m + 1], product, out[first : first + many], out[second : second + many])
+        if count % 2:
+            first = (count - 1) * n + begin
+            _two_forms(packed[count - 1], packed[count - 1], product, out[first : first + many], np.empty(many))
+    return out.reshape((count, n))
+
+
+@borrowing_kernel
+def _multiply(x: Array, y: Array, out: Array) -> None:
+    for i in range(out.shape[0]):
+        out[i] = x[i] * y[i]
+
+
+@fused_borrowing_kernel
+def _form(packed: Array, product: Array) -> float:
+    """Sum in the order of :func:`_two_forms`."""
+    size, total = packed.shape[0], 0.0
+    whole = size - size % 4
+    for p in range(0, whole, 4):
+        total += (packed[p] * product[p] + packed[p + 1] * product[p + 1]) + (
+            packed[p + 2] * product[p + 2] + packed[p + 3] * product[p + 3]
+        )
+    for p in range(whole, size):
+        total += packed[p] * product[p]
+    return total
+
+
+@fused_borrowing_kernel
+def _two_forms(packed: Array, other: Array, product: Array, out: Array, out_other: Array) -> None:
+    """Write two forms of each column of products, so that each product is read once for both."""
+    size, n = product.shape
+    whole = size - size % 4
+    for i in range(n):
+        out[i] = out_other[i] = 0.0
+    for p in range(0, whole, 4):
+        a, b, c, d = packed[p], packed[p + 1], packed[p + 2], packed[p + 3]
+        e, f, g, h = other[p], other[p + 1], other[p + 2], other[p + 3]
+        for i in range(n):
+            w, x, y, z = product[p, i], product[p + 1, i], product[p + 2, i], product[p + 3, i]
+            out[i] += (a * w + b * x) + (c * y + d * z)
+            out_other[i] += (e * w + f * x) + (g * y + h * z)
+    for p in range(whole, size):
+        for i in range(n):
+            out[i] += packed[p] * product[p, i]
+            out_other[i] += other[p] * product[p, i]
+
+
+@kernel
+def log_sums(student_terms: StudentTerms, rows: Array, columns: int) -> tuple[Array, Array]:
     """Logarithms of the sums of densities, and the subclass that contributes most.
+
+    The results of a row do not depend on the other rows (:func:`quadratic_forms`).
 
     Parameters
     ----------
     student_terms
         M terms in S sums.
-    product
-        :func:`products` of the n homogeneous rows.
-    places
-        Places of their categories, shape (C, n).
+    rows, columns
+        Homogeneous rows, shape (n, C + d + 1), and the number C of categorical columns, which come first.
 
     Returns
     -------
     Log densities, minus infinity for an empty sum, and subclasses (0 if the sum has none), both of shape (S, n).
     """
-    n, count = product.shape[0], student_terms.first.shape[0] - 1
-    value = student_terms.packed @ product.T
+    n, count, places = rows.shape[0], student_terms.first.shape[0] - 1, categories.places_of(rows, columns)
+    value = quadratic_forms(student_terms.packed, rows, columns)
     for m in range(value.shape[0]):
         least = student_terms.least[m]
         for i in range(n):

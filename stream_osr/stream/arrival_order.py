@@ -8,8 +8,7 @@ import numpy as np
 
 from stream_osr.model import dependence
 from stream_osr.model.known import log_categories, log_densities
-from stream_osr.model.prior import numbers_of
-from stream_osr.model.responsibilities import query_rows
+from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
@@ -159,13 +158,12 @@ def predict(
     if arrival.process is None or arrival.tracked is None:
         return arrival, None
     prior, n_classes = chains[0].known.prior, len(residuals.mean)
-    who = query_rows(rows, prior)
-    product = who.product if who.product.size else None
-    found = [log_densities(c.known, c.frozen, who.rows, product) for c in chains]
+    who = homogeneous(rows)
+    found = [log_densities(c.known, c.frozen, who) for c in chains]
     log_density = np.ascontiguousarray(np.mean([each[0] for each in found], axis=0)[:, :n_classes])
     seats = np.mean([opening_seats(c.known, c.frozen) for c in chains], axis=0)
     log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
-    category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
+    category = log_categories(chains[0].known, chains[0].frozen, who)[:, :n_classes]
     complete = ~incomplete
     came = dependence.Came(numbers_of(rows, prior), category, log_density, log_new, complete)
     least = _least(references, n_classes, ACCEPTED_FROM)

@@ -69,6 +69,8 @@ class Chain(NamedTuple):
         Dormant subclasses, which are off the menu.
     check
         Reference check of the known classes. ``None`` if the model has no references or no instance has come yet.
+    carried
+        Log densities from the batch before. Archives do not contain them.
     """
 
     known: Known
@@ -77,6 +79,7 @@ class Chain(NamedTuple):
     life: Lifecycle
     dormant: DormantSubclasses
     check: ReferenceCheck | None = None
+    carried: sampler.WindowDensities | None = None
 
 
 Chains = tuple[Chain, ...]

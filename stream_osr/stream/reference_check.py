@@ -428,7 +428,8 @@ def _count_references(
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
-    check = fitted(check, state.ids, n_classes)
+    if not _fits(check, state.ids, n_classes):
+        check = fitted(check, state.ids, n_classes)
     parameters = terms_of(state.dishes, prior)
     many = first + len(of_others.weight)
     responsibilities, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
@@ -475,9 +476,8 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
     rows = recent.rows[-RECOUNTED:]
     if not len(rows):
         return chains
-    who = query_rows(rows, chains[0].known.prior)
-    product = who.product if who.product.size else None
-    density = np.mean([log_densities(c.known, c.frozen, who.rows, product)[0] for c in chains], axis=0)
+    who = homogeneous(rows)
+    density = np.mean([log_densities(c.known, c.frozen, who)[0] for c in chains], axis=0)
     level = levels_within(density, np.zeros(len(rows)), typicality_of(references)[0].bounds)
     weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
     out = []
@@ -569,9 +569,13 @@ def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> Referen
     Until the next batch a new subclass has the known share of the cell for new subclasses, and a new class has the
     mean share.
     """
-    if len(check.counts.votes) == n_classes and np.array_equal(ids, check.ids):
-        return check
-    return fitted(check, ids, n_classes)
+    return check if _fits(check, ids, n_classes) else fitted(check, ids, n_classes)
+
+
+@kernel
+def _fits(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> bool:
+    """Return whether a check has these classes and subclasses."""
+    return len(check.counts.votes) == n_classes and np.array_equal(ids, check.ids)
 
 
 @kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number of the generator for completing rows with missing values, in addition to those of the chains."""
+
+_SEATS = "subclass", "moved_from", "moved_to", "window_subclass"
+"""Fields of a result that contain ids of subclasses."""
 
 
 class ChainResult(NamedTuple):
@@ -132,7 +135,9 @@ def seat(
         chain = chains[number]
         own = None if gain is None else _of_guests(gain, chain.state, len(rows))
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
-        state, result = sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own)
+        state, result = sampler.step(
+            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own, chain.carried
+        )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
 
@@ -208,7 +213,9 @@ def settle(
     results = [one.result for one in posterior.seated]
     for number, one in enumerate(posterior.seated):
         recent = relabel(recent, number, one.identities.merged)
-    chains = tuple(one.before._replace(state=one.state, check=one.check) for one in posterior.seated)
+    chains = tuple(
+        one.before._replace(state=one.state, check=one.check, carried=one.result.carried) for one in posterior.seated
+    )
     if any(chain.known.named for chain in chains):
         chains = _let_go(recent, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))
@@ -268,8 +275,10 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
             state = edit.merge(state, older, younger, chain.known.prior)
         else:
             state = edit.rename(state, target, older)
-        held = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
-        result = result._replace(**{name: np.where(ids == younger, older, ids) for name, ids in held.items()})
+        now: dict[str, Any] = {name: getattr(result, name) for name in _SEATS}
+        for name, ids in now.items():
+            now[name] = np.where(ids == younger, older, ids)
+        result = result._replace(**now)
         sizes = sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))

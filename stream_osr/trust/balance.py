@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using, total_of
-from stream_osr.model.jit import Array, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.trust.levels import with_odds
 
 
@@ -93,7 +93,10 @@ def counted(
     for i in range(first, first + n):
         for c in range(count):
             came[level[i], c] += cell_counts[i, c]
-    all_taken, all_asked = fade * counts.taken, fade * counts.total
+    all_taken, all_asked = np.empty(counts.taken.shape), fade * counts.total
+    flat, flat_before = all_taken.reshape(all_taken.size), counts.taken.reshape(all_taken.size)
+    for at in range(len(flat)):  # several numbers at a time, in contrast to an expression in three dimensions
+        flat[at] = fade * flat_before[at]
     for j in range(n_classes):
         for c in range(count):
             all_asked[j, c] += total[j]
@@ -277,6 +280,29 @@ class _CellCounts(NamedTuple):
     before: Array
 
 
+@borrowing_kernel
+def _weigh_class(asked: Array, distinct: float, of_class: float, seen: Array, out: Array) -> None:
+    """Write the stream instances that a reference represents in each cell, and the share of distinct references."""
+    stands_for, share = out[0], out[1]
+    for c in range(len(seen)):
+        used = min(asked[c], distinct)  # asking the same reference again tells nothing new
+        stands_for[c] = of_class * seen[c] / (used if used > 0.0 else np.inf)
+        share[c] = used / (asked[c] if asked[c] > 0.0 else 1.0)
+
+
+@borrowing_kernel
+def _add_class(
+    taken: Array, weights: Array, of_class: float, spread: float, base: Array, total: Array, square: Array
+) -> None:
+    """Add the references of a class on one level to the sums of each cell."""
+    stands_for, share = weights[0], weights[1]
+    for c in range(len(taken)):
+        each, worth = stands_for[c] * spread, stands_for[c] * taken[c] * share[c]
+        base[c] += of_class * each
+        total[c] += worth
+        square[c] += each * worth
+
+
 @kernel
 def _weigh(
     counts: ReferenceCounts, distinct: Array, spread: Array, classes: Array, begin: int
@@ -285,26 +311,22 @@ def _weigh(
 
     One reference represents this number of instances if the whole stream is known.
     """
-    seen, taken, n_references = counts.seen, counts.taken, counts.total
-    n_classes, count, levels = taken.shape
-    base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
+    (n_classes, count, levels), seen = counts.taken.shape, counts.seen[begin:]
+    sums, weights = np.zeros((3, levels, count)), np.zeros((2, len(seen)))
     for j in range(n_classes):
-        for c in range(begin, count):
-            if n_references[j, c] > 0.0 and distinct[j] > 0.0:
-                used = min(n_references[j, c], distinct[j])  # asking the same reference again tells nothing new
-                w, share = classes[j] * seen[c] / used, used / n_references[j, c]
-                for level in range(levels):
-                    each, worth = w * spread[j, level], w * taken[j, c, level] * share
-                    base[c, level] += classes[j] * each
-                    total[c, level] += worth
-                    square[c, level] += each * worth
+        if distinct[j] > 0.0:
+            _weigh_class(counts.total[j, begin:], distinct[j], classes[j], seen, weights)
+            for level in range(levels):
+                taken, to = counts.taken[j, begin:, level], sums[:, level, begin:]
+                _add_class(taken, weights, classes[j], spread[j, level], to[0], to[1], to[2])
+    effective, stands = np.zeros((count, levels)), np.zeros((count, levels))
     for c in range(begin, count):
         for level in range(levels):
-            rest = UNSEEN * base[c, level]
-            stands = max((square[c, level] + rest * base[c, level]) / max(total[c, level] + rest, 1e-12), 1e-9)
-            total[c, level] /= stands
-            square[c, level] = stands
-    return total, square
+            base, total, square = sums[0, level, c], sums[1, level, c], sums[2, level, c]
+            rest = UNSEEN * base
+            stands[c, level] = max((square + rest * base) / max(total + rest, 1e-12), 1e-9)
+            effective[c, level] = total / stands[c, level]
+    return effective, stands
 
 
 @kernel

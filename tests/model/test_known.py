@@ -55,6 +55,16 @@ def test_class_density_mixes_the_kept_subclasses():
         start += len(parts)
 
 
+@pytest.mark.parametrize("d", [1, 3, 16, 39])
+def test_densities_of_a_row_do_not_depend_on_the_rows_beside_it(d):
+    known, _, _ = make_known(d, sizes=[(2 * d + 5, 2 * d + 3), (2 * d + 5,), (2 * d + 9, 2 * d + 8)])
+    frozen, rows = densities(known), homogeneous(np.random.default_rng(1).normal(scale=3.0, size=(150, d)))
+    whole = library.log_densities(known, frozen, rows)
+    for begin, end in [(0, 1), (5, 7), (61, 64), (3, 8), (10, 75), (64, 128), (17, 150), (149, 150)]:
+        for of_all, of_some in zip(whole, library.log_densities(known, frozen, rows[begin:end]), strict=True):
+            np.testing.assert_array_equal(of_some, of_all[begin:end])
+
+
 def test_class_with_nothing_kept_has_no_density_but_stays_on_the_menu():
     known, _, _ = make_known(epsilon=0.9)  # the first class: 12, 7 and 1 of 20
     frozen = densities(known)
