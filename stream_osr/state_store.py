@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -52,7 +53,10 @@ class StoredState(NamedTuple):
 
 
 class StateStore(Protocol):
-    """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails."""
+    """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails.
+
+    A store derives from this class. `put`, `get`, `states` and `drop` are its own.
+    """
 
     def put(self, state: StoredState, data: bytes) -> None:
         """Store a state. An existing one of this name and position is replaced."""
@@ -60,11 +64,22 @@ class StateStore(Protocol):
     def get(self, state: StoredState) -> bytes | None:
         """Return a state, or ``None`` if it is absent."""
 
-    def states(self, name: str | None = None) -> list[StoredState]:
-        """List the states of a stream or of all streams, by name and position."""
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
+        """List the states of a stream or of all, at some positions or at all, by name and position."""
 
     def drop(self, state: StoredState) -> None:
         """Delete a state, if it exists."""
+
+    def digest(self, state: StoredState) -> str | None:
+        """Return the SHA-256 digest of a state in hexadecimal, or ``None`` if the store does not know it."""
+        return None
+
+    def take_lost(self) -> list[StoredState]:
+        """Return states that the store has lost although nobody dropped them, each once, as far as it knows them."""
+        return []
+
+    def close(self) -> None:
+        """Close the connections, if the store has any."""
 
 
 def newest(store: StateStore, name: str) -> StoredState | None:
@@ -72,7 +87,7 @@ def newest(store: StateStore, name: str) -> StoredState | None:
     return max(store.states(name), default=None)
 
 
-class FolderStore:
+class FolderStore(StateStore):
     """Store in a folder of this machine, with a file for each state.
 
     Parameters
@@ -124,9 +139,9 @@ class FolderStore:
         except OSError as error:
             raise PersistenceError(f"cannot read {path}: {error.strerror}") from error
 
-    def states(self, name: str | None = None) -> list[StoredState]:
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """List the files."""
-        return _parsed([each.name for each in self.folder.iterdir()], name)
+        return _parsed([each.name for each in self.folder.iterdir()], name, positions)
 
     def drop(self, state: StoredState) -> None:
         """Delete a file."""
@@ -136,7 +151,7 @@ class FolderStore:
             raise PersistenceError(f"cannot delete {state.file_name}: {error.strerror}") from error
 
 
-class UrlStore:
+class UrlStore(StateStore):
     """Store below a URL of any file system that ``fsspec`` knows, for example ``s3://bucket/states`` (extra ``url``).
 
     Object stores replace an object at once. On other file systems a state is written under another name first, and
@@ -199,7 +214,7 @@ class UrlStore:
         except Exception as error:
             raise PersistenceError(f"cannot read {state.file_name} from {self.url} ({error})") from error
 
-    def states(self, name: str | None = None) -> list[StoredState]:
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """List the files."""
         try:
             self._files.invalidate_cache(self._folder)
@@ -208,7 +223,7 @@ class UrlStore:
             return []
         except Exception as error:
             raise PersistenceError(f"cannot list {self.url} ({error})") from error
-        return _parsed([path.rpartition("/")[2] for path in paths], name)
+        return _parsed([path.rpartition("/")[2] for path in paths], name, positions)
 
     def drop(self, state: StoredState) -> None:
         """Delete a file."""
@@ -220,6 +235,14 @@ class UrlStore:
             raise PersistenceError(f"cannot delete {state.file_name} from {self.url} ({error})") from error
 
 
-def _parsed(files: list[str], name: str | None) -> list[StoredState]:
-    states = [state for file in files if (state := StoredState.of_file(file)) is not None]
-    return sorted(state for state in states if name is None or state.name == name)
+def _parsed(files: list[str], name: str | None, positions: Collection[int] | None) -> list[StoredState]:
+    return selected((state for file in files if (state := StoredState.of_file(file)) is not None), name, positions)
+
+
+def selected(states: Iterable[StoredState], name: str | None, positions: Collection[int] | None) -> list[StoredState]:
+    """Select states for :meth:`StateStore.states`."""
+    return sorted(
+        state
+        for state in states
+        if (name is None or state.name == name) and (positions is None or state.position in positions)
+    )
