@@ -52,6 +52,13 @@ class StoredState(NamedTuple):
         return None if found is None else cls(unquote(found["name"]), int(found["position"]))
 
 
+class StoreChanges(NamedTuple):
+    """Changes of a store: states that it lost, and states that another process dropped."""
+
+    lost: set[StoredState]
+    dropped: set[StoredState]
+
+
 class StateStore(Protocol):
     """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails.
 
@@ -74,9 +81,9 @@ class StateStore(Protocol):
         """Return the SHA-256 digest of a state in hexadecimal, or ``None`` if the store does not know it."""
         return None
 
-    def take_lost(self) -> list[StoredState]:
-        """Return states that the store has lost although nobody dropped them, each once, as far as it knows them."""
-        return []
+    def take_changes(self) -> StoreChanges:
+        """Return the changes that the store has noticed since the last call. A simple store notices none."""
+        return StoreChanges(set(), set())
 
     def close(self) -> None:
         """Close the connections, if the store has any."""

@@ -43,7 +43,7 @@ def test_states_are_returned_as_they_were_stored(open_store: OpenStore) -> None:
             assert each.get(second) == b""
         assert each.states(positions=[0, 3, 23]) == [state for state in whole if state.position in (0, 3, 23)]
         assert each.states(NAMES[3], [0, 23]) == [StoredState(NAMES[3], 23)]
-        assert not each.take_lost()
+        assert not any(each.take_changes())
         each.close()
 
 

@@ -181,8 +181,11 @@ def test_records_of_one_partition_are_lost(machine: Make, trial: Trial, tmp_path
     assert set(contents(tmp_path / "other")) == {"models", "in-1-7.osr"}
     assert other.pull(1) == 0
     assert "has lost 1 files, which are published again: in-1-7.osr" in caplog.text
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "in-2-7.osr").write_bytes(b"of an earlier process")
     new = machine("new")
-    assert new.pull() == 2
+    assert new.pull() == 3
+    assert set(contents(tmp_path / "new")) == {"models", "in-1-7.osr"}
     for each in (one, other, new):
         each.close()
 

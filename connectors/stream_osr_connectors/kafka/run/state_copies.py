@@ -10,14 +10,13 @@ If the store loses states, a worker publishes the files that its folder still ha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from stream_osr.atomic import write_whole
 from stream_osr.errors import PersistenceError
-from stream_osr.state_store import StateStore, StoredState, UrlStore
+from stream_osr.state_store import StateStore, StoreChanges, StoredState, UrlStore
 
 from ..log import logger
 from ..settings import ServiceSettings
@@ -30,8 +29,8 @@ _CONSTANT = (".osr", ".model")
 class StateCopies:
     """Copies files between a folder and a store.
 
-    A state has the name of its file, and the number of its partition as the position. Files of the whole group have
-    the position 0.
+    The name of a state is that of the file, and the position is the number of the partition. Files of the whole group
+    have the position 0.
 
     Parameters
     ----------
@@ -67,15 +66,10 @@ class StateCopies:
         stored = self._store.states(positions=positions)
         changed = sum(map(self._take, stored))
         gone = {state for state in self._known if positions is None or state.position in positions}.difference(stored)
-        lost = set(self._store.take_lost())
-        for state in gone - lost:
-            if state.name.endswith(_CONSTANT):  # another worker has dropped it
-                del self._known[state]
-                changed += _removed(self._folder / state.name)
-            else:
-                lost.add(state)
-        self._publish_again(lost)
-        return changed
+        changes = self._store.take_changes()
+        for state in gone - changes.lost:  # a snapshot was dropped by another worker
+            (changes.dropped if state.name.endswith(_CONSTANT) else changes.lost).add(state)
+        return changed + self._follow(changes)
 
     def put(self, name: str, partition: int = 0) -> None:
         """Publish a file of the folder, unless the store has it.
@@ -94,7 +88,7 @@ class StateCopies:
         if self._known.get(state) != digest:
             self._store.put(state, data)
             self._known[state] = digest
-            self._publish_again(self._store.take_lost())
+            self._follow(self._store.take_changes())
 
     def drop(self, name: str, partition: int = 0) -> None:
         """Delete a file from the store and from the folder.
@@ -116,7 +110,7 @@ class StateCopies:
     def _take(self, state: StoredState) -> int:
         """Take a state from the store, and return whether the folder has changed."""
         path, digest = self._folder / state.name, self._store.digest(state)
-        if "/" in state.name or state.name.startswith("."):  # no file of ours
+        if not _is_file(state.name):
             return 0
         constant = digest is None and state.name.endswith(_CONSTANT)
         known = self._known.get(state)
@@ -138,15 +132,23 @@ class StateCopies:
             raise PersistenceError(f"cannot write {path}: {error.strerror}. Check that the folder has room") from None
         return 1
 
-    def _publish_again(self, lost: Collection[StoredState]) -> None:
-        for state in lost:
+    def _follow(self, changes: StoreChanges) -> int:
+        """Delete dropped files from the folder, publish lost ones again, and return the number of deleted files."""
+        for state in changes.lost | changes.dropped:
             self._known.pop(state, None)
-        again = [state for state in sorted(lost) if (self._folder / state.name).exists()]
+        removed = sum(_removed(self._folder / state.name) for state in changes.dropped if _is_file(state.name))
+        again = sorted(state for state in changes.lost if (self._folder / state.name).exists())
         if again:
             names = ", ".join(state.name for state in again[:3])
             logger.warning("%s has lost %d files, which are published again: %s", self._where, len(again), names)
         for state in again:
             self.put(*state)
+        return removed
+
+
+def _is_file(name: str) -> bool:
+    """Return whether a state can be a file of the folder. Other programs may have written any name."""
+    return "/" not in name and not name.startswith(".")
 
 
 def _removed(path: Path) -> int:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.state_store import StateStore, StoredState, selected
+from stream_osr.state_store import StateStore, StoreChanges, StoredState, selected
 
 from ..backoff import CLOSE_SECONDS, close
 from ..client.consumers import TopicFollower
@@ -34,7 +34,7 @@ SILENCE_SECONDS = 20.0
 DIGEST = 16
 """Bytes of a digest at the beginning of a part, so that parts of different contents are not mixed."""
 RECENT = 64 << 20
-"""Bytes of states in memory between a list and the reading of its states. Further states are read again."""
+"""Bytes of states in memory between a list and the calls of `get`. Further states are read again."""
 
 _seldom = Seldom()
 
@@ -68,7 +68,7 @@ class _Published(NamedTuple):
 class TopicStore(StateStore):
     """Store of a group's states in a compacted topic.
 
-    A state is in the partition of its position, modulo the number of partitions. The methods `get`, `digest` and
+    The position selects the partition, modulo the number of partitions. The methods `get`, `digest` and
     `drop` see the topic as of the latest call of `states`, which reads only new records.
 
     Outside the service the store suits few states, such as snapshots. Each process reads the whole topic once, and
@@ -93,7 +93,7 @@ class TopicStore(StateStore):
         self._parts: dict[StoredState, dict[int, Received]] = {}  # of states without a description
         self._index: dict[StoredState, _Published] = {}
         self._recent: dict[StoredState, bytes] = {}
-        self._lost: set[StoredState] = set()
+        self._changes = StoreChanges(set(), set())
 
     def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """Read the new records of the positions' partitions, and list the states.
@@ -175,10 +175,13 @@ class TopicStore(StateStore):
             with self._producing(state) as producer:
                 self._send(producer, found.partition, dict.fromkeys([keys[-1], *keys[:-1]]))
 
-    def take_lost(self) -> list[StoredState]:
-        """Return the states whose records were deleted, or are incomplete now, or whose topic was created again."""
-        lost, self._lost = self._lost, set()
-        return sorted(lost - self._index.keys())
+    def take_changes(self) -> StoreChanges:
+        """Return the changes since the last call.
+
+        A state is lost if its records were deleted or are incomplete now, or if the topic was created again.
+        """
+        changes, self._changes = self._changes, StoreChanges(set(), set())
+        return StoreChanges(*(states - self._index.keys() for states in changes))
 
     def close(self) -> None:
         """Close the connections."""
@@ -233,7 +236,7 @@ class TopicStore(StateStore):
         lost = [state for state, its in own if renewed or its.begin < first]
         for state in lost:
             del self._index[state]
-        self._lost.update(lost)
+        self._changes.lost.update(lost)
 
     def _take(self, record: Received) -> None:
         """Take a record into the index."""
@@ -251,6 +254,7 @@ class TopicStore(StateStore):
         if record.value is None:
             for each in (self._index, self._recent, self._parts):
                 each.pop(state, None)
+            self._changes.dropped.add(state)
             return
         size, digest, parts = json.loads(record.value)
         whole = _Whole(int(size), bytes.fromhex(digest).hex(), int(parts))
@@ -258,7 +262,7 @@ class TopicStore(StateStore):
         self._recent.pop(state, None)
         if data is None:
             if known is not None:
-                self._lost.add(state)
+                self._changes.lost.add(state)
             _seldom.say(
                 f"{name} {whole.digest}",
                 f"topic {self._topic}: {name} is incomplete and left aside ({whole.size} bytes in {whole.parts} "
