@@ -159,7 +159,7 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     assert contents(tmp_path / "other") == {"models": b"new"}
     assert not producer.send([whole]).refused
     assert other.pull() == 0
-    assert "has lost 1 files, which are published again: models" in caplog.text
+    assert "has lost states. Number of files published again: 1 (models)" in caplog.text
     assert machine("third").pull() == 1, "of the other machine"
     producer.close(1.0)
     one.close()
@@ -180,7 +180,7 @@ def test_records_of_one_partition_are_lost(machine: Make, trial: Trial, tmp_path
     assert other.pull(2) == 1
     assert set(contents(tmp_path / "other")) == {"models", "in-1-7.osr"}
     assert other.pull(1) == 0
-    assert "has lost 1 files, which are published again: in-1-7.osr" in caplog.text
+    assert "has lost states. Number of files published again: 1 (in-1-7.osr)" in caplog.text
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "in-2-7.osr").write_bytes(b"of an earlier process")
     new = machine("new")
@@ -231,7 +231,7 @@ def test_files_below_a_url_are_lost(broker: Broker, tmp_path: Path, caplog: Any)
     assert other.pull() == 1
     assert contents(tmp_path / "other") == {"models": b"models"}
     assert f"{url}/" in caplog.text
-    assert "has lost 1 files, which are published again: models" in caplog.text
+    assert "has lost states. Number of files published again: 1 (models)" in caplog.text
     new = machine("new")
     assert new.pull() == 1
 
