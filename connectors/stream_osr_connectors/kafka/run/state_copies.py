@@ -140,7 +140,9 @@ class StateCopies:
         again = sorted(state for state in changes.lost if (self._folder / state.name).exists())
         if again:
             names = ", ".join(state.name for state in again[:3])
-            logger.warning("%s has lost states. Number of files published again: %d (%s)", self._where, len(again), names)
+            logger.warning(
+                "%s has lost states. Number of files published again: %d (%s)", self._where, len(again), names
+            )
         for state in again:
             self.put(*state)
         return removed
