@@ -46,7 +46,7 @@ class _Whole(NamedTuple):
     digest: str
     parts: int
 
-    def joined(self, parts: Mapping[int, Received]) -> bytes | None:
+    def join(self, parts: Mapping[int, Received]) -> bytes | None:
         """Join the parts, or return ``None`` if they are not complete."""
         values = [(parts[at].value if at in parts else None) or b"" for at in range(self.parts)]
         data = b"".join(value[DIGEST:] for value in values)
@@ -258,7 +258,7 @@ class TopicStore(StateStore):
             return
         size, digest, parts = json.loads(record.value)
         whole = _Whole(int(size), bytes.fromhex(digest).hex(), int(parts))
-        known, data = self._index.pop(state, None), whole.joined(self._parts.get(state, {}))
+        known, data = self._index.pop(state, None), whole.join(self._parts.get(state, {}))
         self._recent.pop(state, None)
         if data is None:
             if known is not None:
@@ -284,7 +284,7 @@ class TopicStore(StateStore):
         place = Place(self._topic, found.partition)
         records = {each.key: each for each in _records(self._follower, place, found.begin, found.end + 1)}
         keys = self._keys(state, found.whole.parts, found.named)[:-1]
-        return found.whole.joined({at: records[key] for at, key in enumerate(keys) if key in records})
+        return found.whole.join({at: records[key] for at, key in enumerate(keys) if key in records})
 
 
 def _records(follower: TopicFollower, place: Place, begin: int, end: int) -> Iterator[Received]:
