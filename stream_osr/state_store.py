@@ -62,7 +62,7 @@ class StoreChanges(NamedTuple):
 class StateStore(Protocol):
     """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails.
 
-    A store derives from this class. `put`, `get`, `states` and `drop` are its own.
+    A store derives from this class and implements `put`, `get`, `states` and `drop`.
     """
 
     def put(self, state: StoredState, data: bytes) -> None:
@@ -87,6 +87,7 @@ class StateStore(Protocol):
 
     def close(self) -> None:
         """Close the connections, if the store has any."""
+        return
 
 
 def newest(store: StateStore, name: str) -> StoredState | None:
