@@ -140,7 +140,7 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     strange = [
         Outgoing(settings.state_topic, 0, group + key, value, [], None)
         for key in (b"../up", b"/root", b".hidden", b"", b"\xff", b"a\x00b")
-        for value in (json.dumps([1, "00", 1]).encode(), b"{", b"[]", b"3")
+        for value in (json.dumps([1, "00", 1]).encode(), json.dumps([1, "00", 1 << 40]).encode(), b"{", b"[]", b"3")
     ]
     assert not producer.send([part, *strange]).refused
     whole = Outgoing(

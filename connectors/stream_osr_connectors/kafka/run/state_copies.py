@@ -161,8 +161,8 @@ def _removed(path: Path) -> int:
 
 
 def _digest(path: Path) -> str | None:
-    """Return the digest of a file, or ``None`` if it does not exist."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    """Return the digest of a file, or ``None`` if it cannot be read."""
+    with suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return None
 

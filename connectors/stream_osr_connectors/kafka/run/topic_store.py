@@ -48,6 +48,8 @@ class _Whole(NamedTuple):
 
     def join(self, parts: Mapping[int, Received]) -> bytes | None:
         """Join the parts, or return ``None`` if they are not complete."""
+        if len(parts) < self.parts:
+            return None
         values = [(parts[at].value if at in parts else None) or b"" for at in range(self.parts)]
         data = b"".join(value[DIGEST:] for value in values)
         begin = bytes.fromhex(self.digest)[:DIGEST]
