@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -51,8 +52,18 @@ class StoredState(NamedTuple):
         return None if found is None else cls(unquote(found["name"]), int(found["position"]))
 
 
+class StoreChanges(NamedTuple):
+    """Changes of a store: states that it lost, and states that another process dropped."""
+
+    lost: set[StoredState]
+    dropped: set[StoredState]
+
+
 class StateStore(Protocol):
-    """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails."""
+    """Store of states. A state is complete or absent. All methods raise PersistenceError if the store fails.
+
+    A store derives from this class and implements `put`, `get`, `states` and `drop`.
+    """
 
     def put(self, state: StoredState, data: bytes) -> None:
         """Store a state. An existing one of this name and position is replaced."""
@@ -60,11 +71,23 @@ class StateStore(Protocol):
     def get(self, state: StoredState) -> bytes | None:
         """Return a state, or ``None`` if it is absent."""
 
-    def states(self, name: str | None = None) -> list[StoredState]:
-        """List the states of a stream or of all streams, by name and position."""
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
+        """List the states of a stream or of all, at some positions or at all, by name and position."""
 
     def drop(self, state: StoredState) -> None:
         """Delete a state, if it exists."""
+
+    def digest(self, state: StoredState) -> str | None:
+        """Return the SHA-256 digest of a state in hexadecimal, or ``None`` if the store does not know it."""
+        return None
+
+    def take_changes(self) -> StoreChanges:
+        """Return the changes that the store has noticed since the last call. A simple store notices none."""
+        return StoreChanges(set(), set())
+
+    def close(self) -> None:
+        """Close the connections, if the store has any."""
+        return
 
 
 def newest(store: StateStore, name: str) -> StoredState | None:
@@ -72,7 +95,7 @@ def newest(store: StateStore, name: str) -> StoredState | None:
     return max(store.states(name), default=None)
 
 
-class FolderStore:
+class FolderStore(StateStore):
     """Store in a folder of this machine, with a file for each state.
 
     Parameters
@@ -124,9 +147,9 @@ class FolderStore:
         except OSError as error:
             raise PersistenceError(f"cannot read {path}: {error.strerror}") from error
 
-    def states(self, name: str | None = None) -> list[StoredState]:
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """List the files."""
-        return _parsed([each.name for each in self.folder.iterdir()], name)
+        return _parsed([each.name for each in self.folder.iterdir()], name, positions)
 
     def drop(self, state: StoredState) -> None:
         """Delete a file."""
@@ -136,7 +159,7 @@ class FolderStore:
             raise PersistenceError(f"cannot delete {state.file_name}: {error.strerror}") from error
 
 
-class UrlStore:
+class UrlStore(StateStore):
     """Store below a URL of any file system that ``fsspec`` knows, for example ``s3://bucket/states`` (extra ``url``).
 
     Object stores replace an object at once. On other file systems a state is written under another name first, and
@@ -199,7 +222,7 @@ class UrlStore:
         except Exception as error:
             raise PersistenceError(f"cannot read {state.file_name} from {self.url} ({error})") from error
 
-    def states(self, name: str | None = None) -> list[StoredState]:
+    def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """List the files."""
         try:
             self._files.invalidate_cache(self._folder)
@@ -208,7 +231,7 @@ class UrlStore:
             return []
         except Exception as error:
             raise PersistenceError(f"cannot list {self.url} ({error})") from error
-        return _parsed([path.rpartition("/")[2] for path in paths], name)
+        return _parsed([path.rpartition("/")[2] for path in paths], name, positions)
 
     def drop(self, state: StoredState) -> None:
         """Delete a file."""
@@ -220,6 +243,14 @@ class UrlStore:
             raise PersistenceError(f"cannot delete {state.file_name} from {self.url} ({error})") from error
 
 
-def _parsed(files: list[str], name: str | None) -> list[StoredState]:
-    states = [state for file in files if (state := StoredState.of_file(file)) is not None]
-    return sorted(state for state in states if name is None or state.name == name)
+def _parsed(files: list[str], name: str | None, positions: Collection[int] | None) -> list[StoredState]:
+    return selected((state for file in files if (state := StoredState.of_file(file)) is not None), name, positions)
+
+
+def selected(states: Iterable[StoredState], name: str | None, positions: Collection[int] | None) -> list[StoredState]:
+    """Select states for :meth:`StateStore.states`."""
+    return sorted(
+        state
+        for state in states
+        if (name is None or state.name == name) and (positions is None or state.position in positions)
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,39 +13,56 @@ import pytest
 from tests.doors.library import PersistenceError
 from tests.doors.stores import FolderStore, StateStore, StoredState, UrlStore, newest
 
+OpenStore = Callable[[], StateStore]
+"""Opens the same store again, as another process does."""
+
 
 @pytest.fixture(params=["folder", "quick folder", "memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> StateStore:
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     if "folder" in request.param:
-        return FolderStore(tmp_path / "states", durable=request.param == "folder")
-    if request.param == "memory":
-        return UrlStore(f"memory://{uuid.uuid4().hex}/states")
-    return UrlStore((tmp_path / "states").as_uri())
+        return partial(FolderStore, tmp_path / "states", durable=request.param == "folder")
+    url = f"memory://{uuid.uuid4().hex}/states" if request.param == "memory" else (tmp_path / "states").as_uri()
+    return partial(UrlStore, url)
 
 
 NAMES = ["pump 1", "a/b", "..", ".", "line-00000000000000000001", "ü\N{SNOWMAN}", "%2F", "x" * 60]
 
 
-def test_states_are_returned_as_they_were_stored(store: StateStore) -> None:
+def test_states_are_returned_as_they_were_stored(open_store: OpenStore) -> None:
+    store = open_store()
     for at, name in enumerate(NAMES):
-        store.put(StoredState(name, at), name.encode() * 1000)
+        store.put(StoredState(name, at), name.encode() * 100_000)
         store.put(StoredState(name, at + 20), b"")
-    assert store.states() == sorted(StoredState(name, at + more) for at, name in enumerate(NAMES) for more in (0, 20))
-    for at, name in enumerate(NAMES):
-        assert store.get(StoredState(name, at)) == name.encode() * 1000
-        assert newest(store, name) == StoredState(name, at + 20)
-        assert store.get(StoredState(name, at + 20)) == b""
+    whole = sorted(StoredState(name, at + more) for at, name in enumerate(NAMES) for more in (0, 20))
+    for each in (store, open_store()):
+        assert each.states() == whole
+        for at, name in enumerate(NAMES):
+            first, second = StoredState(name, at), StoredState(name, at + 20)
+            assert each.get(first) == each.get(first) == name.encode() * 100_000
+            assert newest(each, name) == second
+            assert each.get(second) == b""
+        assert each.states(positions=[0, 3, 23]) == [state for state in whole if state.position in (0, 3, 23)]
+        assert each.states(NAMES[3], [0, 23]) == [StoredState(NAMES[3], 23)]
+        assert not any(each.take_changes())
+        each.close()
 
 
-def test_a_state_is_replaced_and_deleted(store: StateStore) -> None:
+def test_a_state_is_replaced_and_deleted(open_store: OpenStore) -> None:
+    store, other = open_store(), open_store()
     state = StoredState("pump 1", 64)
     assert (store.get(state), newest(store, "pump 1"), store.states()) == (None, None, [])
     store.put(state, b"first")
+    assert other.get(state) == b"first"
     store.put(state, b"second")
-    assert store.get(state) == b"second"
+    assert other.states() == [state]
+    assert store.get(state) == other.get(state) == b"second"
+    assert store.digest(state) in (None, hashlib.sha256(b"second").hexdigest())
     store.drop(state)
     store.drop(state)
-    assert (store.get(state), store.states()) == (None, [])
+    assert (store.get(state), store.states(), store.digest(state)) == (None, [], None)
+    assert (other.states(), other.get(state)) == ([], None)
+    store.close()
+    other.close()
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ from stream_osr_connectors.kafka.run.publishing import (
 from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
 from stream_osr_connectors.kafka.run.snapshots import REACH, Incarnations, Snapshots, name_of
-from stream_osr_connectors.kafka.run.state_log import StateLog
-from stream_osr_connectors.kafka.run.state_url import StateCopies, StateUrl, state_copies
+from stream_osr_connectors.kafka.run.state_copies import StateCopies, state_copies
+from stream_osr_connectors.kafka.run.topic_store import TopicStore
 from stream_osr_connectors.kafka.run.topics import TopicLimits, WantedTopics, _found, look_after, takes_of
 from stream_osr_connectors.kafka.run.transactions import InDoubtError, Rivalry, Transactions, UnpublishableError
 from stream_osr_connectors.kafka.settings import SUBJECTS, unknown_variables

@@ -156,7 +156,8 @@ def abort_hanging_offsets(address: str, seconds: float) -> list[str]:
         for place, found in admin.describe_producers(places).items():
             for one in found.active_producers:
                 if one.current_transaction_start_offset >= 0 and time.time() - one.last_timestamp / 1000 > seconds:
-                    admin.abort_transaction(AbortTransactionSpec(place, one.producer_id, one.producer_epoch))
+                    own = one.producer_id, one.producer_epoch, one.coordinator_epoch
+                    admin.abort_transaction(AbortTransactionSpec(place, *own))
                     lines.append(f"aborted the hanging transaction {one} in {place}")
     finally:
         admin.close()

@@ -17,7 +17,7 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
-from kafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, NoError, PolicyViolationError, UnknownTopicOrPartitionError
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.kafka.security import GUARDED_USER, OTHER_USER
@@ -198,6 +198,16 @@ def delete_group(address: str, group: str) -> None:
 
 
 def delete_records(address: str, topic: str, number: int, offset: int) -> None:
-    """Delete the records of a partition before an offset, as retention does."""
+    """Delete the records of a partition before an offset, as retention does.
+
+    The leader may learn of a new ``cleanup.policy`` after the answer to `configure`.
+    """
+
+    def is_done() -> bool:
+        with suppress(PolicyViolationError):
+            client.delete_records({TopicPartition(topic, number): offset})
+            return True
+        return False
+
     with administering(address) as client:
-        client.delete_records({TopicPartition(topic, number): offset})
+        until(is_done, 10, lambda: f"the policy of {topic} stays")

@@ -149,7 +149,7 @@ def test_machines_with_folders_of_their_own(site: Site) -> None:
     assert audit(trial.stream) == trial.fed
 
 
-def subclasses(trial: Trial) -> set[str]:
-    """Identities of the emerging subclasses that were announced."""
+def subclasses(trial: Trial) -> list[str]:
+    """Identities of emerging subclasses, one for each event. A stream that starts again may repeat one."""
     events = records_of(trial.stream.address, f"{trial.stream.topic}.events")
-    return {(each.key or b"").decode() for each in events if b"SubclassEmerged" in (each.value or b"")}
+    return sorted((each.key or b"").decode() for each in events if b"SubclassEmerged" in (each.value or b""))

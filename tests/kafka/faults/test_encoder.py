@@ -17,7 +17,8 @@ def test_the_encoder_fails(site: Site) -> None:
     trial = Trial(site, encoder="tests.kafka.encoders:failing")
     trial.begin(100, **{BROKEN: str(broken)})
     assert trial.figure("dead_letters_total") == trial.figure("encoder_failures_total") == 10
-    assert len(trial.lines("cannot encode the decision", "stage ENCODE", "ValueError in encode, encoders.py")) == 1
+    lines = trial.lines("cannot encode the decision", "stage ENCODE", "ValueError in encode, encoders.py")
+    assert 1 <= len(lines) < 10, "a line for some of the failures"
     broken.touch()
     trial.decide(100)
     trial.await_not_ready("the encoder tests.kafka.encoders:failing fails for every decision")

@@ -20,7 +20,7 @@ from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from .partition import seed_of
-from .state_url import state_copies
+from .state_copies import state_copies
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""

@@ -35,7 +35,7 @@ from ..wire.messages import RecordOrigin
 from .models import Journal
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
-from .state_url import StateCopies
+from .state_copies import StateCopies
 
 VERSION = 1
 

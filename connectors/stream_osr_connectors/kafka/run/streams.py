@@ -37,7 +37,7 @@ from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts, follow
 from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
-from .state_url import state_copies
+from .state_copies import state_copies
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
 

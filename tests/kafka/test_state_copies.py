@@ -7,15 +7,27 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_osr_connectors.kafka import load_settings
-from tests.doors.kafka import Outgoing, PlainProducer, StateCopies, WantedTopics, look_after, read_all, state_copies
+from tests import test_state_store as stores
+from tests.doors.kafka import (
+    Outgoing,
+    PlainProducer,
+    StateCopies,
+    TopicStore,
+    WantedTopics,
+    look_after,
+    read_all,
+    state_copies,
+)
 from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
+from tests.kafka.faults.doing import configure, delete_records
 from tests.kafka.faults.trials import Site, Trial
 from tests.kafka.streams import check_exactly_once
 
@@ -41,6 +53,17 @@ def any_trial(request: pytest.FixtureRequest) -> Trial:
     return Trial(
         Site(request.getfixturevalue("broker"), folder), state_url=(folder / "all").as_uri(), snapshot_interval=0.5
     )
+
+
+@pytest.fixture
+def open_store(trial: Trial) -> stores.OpenStore:
+    """A store in a topic, for the tests of all stores."""
+    settings = load_settings(trial.stream.config(), instance="w")
+    return partial(TopicStore, settings, trial.stream.settings["state_topic"])
+
+
+test_states_are_returned_as_they_were_stored = stores.test_states_are_returned_as_they_were_stored
+test_a_state_is_replaced_and_deleted = stores.test_a_state_is_replaced_and_deleted
 
 
 Make = Callable[[str], StateCopies]
@@ -117,7 +140,7 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     strange = [
         Outgoing(settings.state_topic, 0, group + key, value, [], None)
         for key in (b"../up", b"/root", b".hidden", b"", b"\xff", b"a\x00b")
-        for value in (json.dumps([1, "00", 1]).encode(), b"{", b"[]", b"3")
+        for value in (json.dumps([1, "00", 1]).encode(), json.dumps([1, "00", 1 << 40]).encode(), b"{", b"[]", b"3")
     ]
     assert not producer.send([part, *strange]).refused
     whole = Outgoing(
@@ -134,8 +157,37 @@ def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path:
     one.put("models")
     assert other.pull() == 1
     assert contents(tmp_path / "other") == {"models": b"new"}
+    assert not producer.send([whole]).refused
+    assert other.pull() == 0
+    assert "has lost states. Number of files published again: 1 (models)" in caplog.text
+    assert machine("third").pull() == 1, "of the other machine"
     producer.close(1.0)
     one.close()
+
+
+def test_records_of_one_partition_are_lost(machine: Make, trial: Trial, tmp_path: Path, caplog: Any) -> None:
+    """Files are published again that the folder still has. A snapshot that another machine dropped is deleted."""
+    one, other = machine("one"), machine("other")
+    for number, name in enumerate(("models", "in-1-7.osr", "in-2-7.osr", "in-3-7.osr")):
+        (tmp_path / "one" / name).write_bytes(name.encode())
+        one.put(name, number)
+    assert other.pull() == 4
+    one.drop("in-2-7.osr", 2)
+    topic = trial.stream.settings["state_topic"]
+    configure(trial.broker.address, topic, {"cleanup.policy": "delete"})
+    delete_records(trial.broker.address, topic, 1, -1)
+    (tmp_path / "other" / "in-3-7.osr").unlink()
+    assert other.pull(2) == 1
+    assert set(contents(tmp_path / "other")) == {"models", "in-1-7.osr"}
+    assert other.pull(1) == 0
+    assert "has lost states. Number of files published again: 1 (in-1-7.osr)" in caplog.text
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "in-2-7.osr").write_bytes(b"of an earlier process")
+    new = machine("new")
+    assert new.pull() == 3
+    assert set(contents(tmp_path / "new")) == {"models", "in-1-7.osr"}
+    for each in (one, other, new):
+        each.close()
 
 
 def test_groups_share_a_topic(machine: Make, trial: Trial, tmp_path: Path) -> None:
@@ -179,7 +231,7 @@ def test_files_below_a_url_are_lost(broker: Broker, tmp_path: Path, caplog: Any)
     assert other.pull() == 1
     assert contents(tmp_path / "other") == {"models": b"models"}
     assert f"{url}/" in caplog.text
-    assert "has lost models, which is published again" in caplog.text
+    assert "has lost states. Number of files published again: 1 (models)" in caplog.text
     new = machine("new")
     assert new.pull() == 1
 
