@@ -33,12 +33,12 @@ COMMAND = ("-c", "from stream_osr_connectors.cli.app import main; main()")
 
 
 class Process:
-    """A process that runs Python's ``-c PROGRAM`` or ``-m MODULE``; used like one of :class:`subprocess.Popen`.
+    """A process that runs Python's ``-c PROGRAM``, ``-m MODULE`` or a script; used like :class:`subprocess.Popen`.
 
     Parameters
     ----------
     arguments
-        As of Python itself: perhaps ``-W ignore``, a program or a module, and its arguments.
+        As of Python itself: perhaps ``-W ignore``, a program, a module or a script, and its arguments.
     stdin, stdout, stderr
         Files of this process, by number; nothing, if not given.
     cwd, env
@@ -136,24 +136,25 @@ class _Server:
     """The process from which others are forked, seen from those who want one."""
 
     def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="processes-")  # nobody else can open what is in it
+        self.address = str(Path(self._folder.name, "socket"))
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            number = theirs.fileno()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(self.address)
+            listening.listen()
+            numbers = [theirs.fileno(), listening.fileno()]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            command = [sys.executable, "-m", "tests.processes", str(number)]
-            self._process = subprocess.Popen(command, pass_fds=[number], env=environment, stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-m", "tests.processes", *map(str, numbers)]
+            self._process = subprocess.Popen(command, pass_fds=numbers, env=environment, stdin=subprocess.DEVNULL)
         atexit.register(self._end)
 
     def send(self, asked: bytes, files: list[int]) -> None:
         socket.send_fds(self._socket, [asked], files)
 
-    def fileno(self) -> int:
-        """Number of the socket through which a process that inherits it may ask as well."""
-        return self._socket.fileno()
-
     def _end(self) -> None:
         self._socket.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
 _starting = threading.Lock()
@@ -169,9 +170,9 @@ def _server() -> _Server:
         return _made(os.getpid())
 
 
-def asking_socket() -> int:
-    """Number of the socket by which programs that inherit it ask for processes (``tests/documents/forked.py``)."""
-    return _server().fileno()
+def asking_socket() -> str:
+    """Path of the socket by which other programs ask for processes (``tests/documents/forked.py``)."""
+    return _server().address
 
 
 # In the process from which others are forked
@@ -192,8 +193,8 @@ def main() -> None:
     warm_up()
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as asking:
-        asked = _serve(asking)
+    with socket.socket(fileno=int(sys.argv[1])) as asking, socket.socket(fileno=int(sys.argv[2])) as listening:
+        asked = _serve(asking, listening)
     if asked is not None:
         _become(asked)
 
@@ -212,7 +213,7 @@ def _made_by_a_child(make: Callable[[], str]) -> str:
     return text
 
 
-def _serve(asking: socket.socket) -> dict[str, Any] | None:
+def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
     """Fork a process for each request, and tell who asked its id and, in the end, its exit code."""
     waiting: dict[int, int] = {}
     woken, wakes = os.pipe()
@@ -220,15 +221,19 @@ def _serve(asking: socket.socket) -> dict[str, Any] | None:
     before = signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wakes)
     while True:
-        ready, _, _ = select.select([asking, woken], [], [])
+        ready, _, _ = select.select([asking, listening, woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             _reap(waiting)
-        if asking not in ready:
+        if asking in ready:
+            asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
+            if not asked:
+                return None
+        elif listening in ready:
+            with listening.accept()[0] as other:
+                asked, files, _, _ = socket.recv_fds(other, LARGEST, 4)
+        else:
             continue
-        asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
-        if not asked:
-            return None
         *streams, tells = files
         process = os.fork()
         if process == 0:
@@ -273,6 +278,11 @@ def _become(asked: dict[str, Any]) -> None:
         action, first, *rest = rest
         sys.warnoptions.append(action)
         warnings.simplefilter(action)  # type: ignore[arg-type]
+    if not first.startswith("-"):
+        sys.argv[:] = [first, *rest]
+        sys.path.insert(0, str(Path(first).resolve().parent))
+        runpy.run_path(first, run_name="__main__")
+        return
     program, *arguments = rest
     sys.argv[:] = [first, *arguments]
     if first == "-m":
