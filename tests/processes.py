@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LARGEST = 1 << 17
 """Bytes of a request: arguments and environment."""
@@ -43,6 +43,8 @@ class Process:
         Files of this process, by number; nothing, if not given.
     cwd, env
         Its folder, and all of its environment; ours, if not given.
+    quick
+        Whether it ends without taking Python down, which takes longer than a short command: see :func:`_leave`.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Process:
         stderr: int | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        quick: bool = False,
     ) -> None:
         asked = {
+            "quick": quick,
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
@@ -113,7 +117,7 @@ def run(
     input: str = "",
     timeout: float = 300,
 ) -> subprocess.CompletedProcess[str]:
-    """Run such a process to its end; return what it wrote."""
+    """Run such a process, a quick one, to its end; return what it wrote."""
     with (
         tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
@@ -122,7 +126,7 @@ def run(
         given.write(input)
         given.seek(0)
         files = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-        process = Process(arguments, cwd=cwd, env=env, **files)
+        process = Process(arguments, cwd=cwd, env=env, quick=True, **files)
         try:
             code = process.wait(timeout)
         finally:
@@ -196,7 +200,23 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as asking, socket.socket(fileno=int(sys.argv[2])) as listening:
         asked = _serve(asking, listening)
     if asked is not None:
-        _become(asked)
+        code: object = 0
+        try:
+            _become(asked)
+        except SystemExit as ended:
+            code = ended.code or 0
+        if asked.get("quick") and isinstance(code, int) and not sys.warnoptions:
+            _leave(code)
+        sys.exit(code)  # type: ignore[arg-type]
+
+
+def _leave(code: int) -> NoReturn:
+    """End as Python does, but leave objects and modules to the system; a service ends like any other process."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _made_by_a_child(make: Callable[[], str]) -> str:
