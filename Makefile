@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd demo warmup collect chains pyspark spark cases test test-long faults mutations check golden golden-compare accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install browser faketime prometheus systemd demo warmup collect chains pyspark spark cases test test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -99,7 +99,9 @@ faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
-check: $(VENV)/.dev site prose  ## formatting, lint, types, language, and the links of the site
+check: lint site  ## formatting, lint, types, language, and the links of the site
+
+lint: $(VENV)/.dev prose  ## formatting, lint, types, language
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

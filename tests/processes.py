@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LARGEST = 1 << 17
 """Bytes of a request: arguments and environment."""
@@ -33,16 +33,18 @@ COMMAND = ("-c", "from stream_osr_connectors.cli.app import main; main()")
 
 
 class Process:
-    """A process that runs Python's ``-c PROGRAM`` or ``-m MODULE``; used like one of :class:`subprocess.Popen`.
+    """A process that runs Python's ``-c PROGRAM``, ``-m MODULE`` or a script; used like :class:`subprocess.Popen`.
 
     Parameters
     ----------
     arguments
-        As of Python itself: perhaps ``-W ignore``, a program or a module, and its arguments.
+        As of Python itself: perhaps ``-W ignore``, a program, a module or a script, and its arguments.
     stdin, stdout, stderr
         Files of this process, by number; nothing, if not given.
     cwd, env
         Its folder, and all of its environment; ours, if not given.
+    quick
+        Whether it ends without taking Python down, which takes longer than a short command: see :func:`_leave`.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Process:
         stderr: int | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        quick: bool = False,
     ) -> None:
         asked = {
+            "quick": quick,
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
@@ -113,7 +117,7 @@ def run(
     input: str = "",
     timeout: float = 300,
 ) -> subprocess.CompletedProcess[str]:
-    """Run such a process to its end; return what it wrote."""
+    """Run such a process, a quick one, to its end; return what it wrote."""
     with (
         tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
@@ -122,7 +126,7 @@ def run(
         given.write(input)
         given.seek(0)
         files = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-        process = Process(arguments, cwd=cwd, env=env, **files)
+        process = Process(arguments, cwd=cwd, env=env, quick=True, **files)
         try:
             code = process.wait(timeout)
         finally:
@@ -136,24 +140,25 @@ class _Server:
     """The process from which others are forked, seen from those who want one."""
 
     def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="processes-")  # nobody else can open what is in it
+        self.address = str(Path(self._folder.name, "socket"))
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            number = theirs.fileno()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(self.address)
+            listening.listen()
+            numbers = [theirs.fileno(), listening.fileno()]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            command = [sys.executable, "-m", "tests.processes", str(number)]
-            self._process = subprocess.Popen(command, pass_fds=[number], env=environment, stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-m", "tests.processes", *map(str, numbers)]
+            self._process = subprocess.Popen(command, pass_fds=numbers, env=environment, stdin=subprocess.DEVNULL)
         atexit.register(self._end)
 
     def send(self, asked: bytes, files: list[int]) -> None:
         socket.send_fds(self._socket, [asked], files)
 
-    def fileno(self) -> int:
-        """Number of the socket through which a process that inherits it may ask as well."""
-        return self._socket.fileno()
-
     def _end(self) -> None:
         self._socket.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
 _starting = threading.Lock()
@@ -169,9 +174,9 @@ def _server() -> _Server:
         return _made(os.getpid())
 
 
-def asking_socket() -> int:
-    """Number of the socket by which programs that inherit it ask for processes (``tests/documents/forked.py``)."""
-    return _server().fileno()
+def asking_socket() -> str:
+    """Path of the socket by which other programs ask for processes (``tests/documents/forked.py``)."""
+    return _server().address
 
 
 # In the process from which others are forked
@@ -192,10 +197,26 @@ def main() -> None:
     warm_up()
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as asking:
-        asked = _serve(asking)
+    with socket.socket(fileno=int(sys.argv[1])) as asking, socket.socket(fileno=int(sys.argv[2])) as listening:
+        asked = _serve(asking, listening)
     if asked is not None:
-        _become(asked)
+        code: object = 0
+        try:
+            _become(asked)
+        except SystemExit as ended:
+            code = ended.code or 0
+        if asked.get("quick") and isinstance(code, int) and not sys.warnoptions:
+            _leave(code)
+        sys.exit(code)  # type: ignore[arg-type]
+
+
+def _leave(code: int) -> NoReturn:
+    """End as Python does, but leave objects and modules to the system; a service ends like any other process."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _made_by_a_child(make: Callable[[], str]) -> str:
@@ -212,7 +233,7 @@ def _made_by_a_child(make: Callable[[], str]) -> str:
     return text
 
 
-def _serve(asking: socket.socket) -> dict[str, Any] | None:
+def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
     """Fork a process for each request, and tell who asked its id and, in the end, its exit code."""
     waiting: dict[int, int] = {}
     woken, wakes = os.pipe()
@@ -220,15 +241,19 @@ def _serve(asking: socket.socket) -> dict[str, Any] | None:
     before = signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wakes)
     while True:
-        ready, _, _ = select.select([asking, woken], [], [])
+        ready, _, _ = select.select([asking, listening, woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             _reap(waiting)
-        if asking not in ready:
+        if asking in ready:
+            asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
+            if not asked:
+                return None
+        elif listening in ready:
+            with listening.accept()[0] as other:
+                asked, files, _, _ = socket.recv_fds(other, LARGEST, 4)
+        else:
             continue
-        asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
-        if not asked:
-            return None
         *streams, tells = files
         process = os.fork()
         if process == 0:
@@ -273,6 +298,11 @@ def _become(asked: dict[str, Any]) -> None:
         action, first, *rest = rest
         sys.warnoptions.append(action)
         warnings.simplefilter(action)  # type: ignore[arg-type]
+    if not first.startswith("-"):
+        sys.argv[:] = [first, *rest]
+        sys.path.insert(0, str(Path(first).resolve().parent))
+        runpy.run_path(first, run_name="__main__")
+        return
     program, *arguments = rest
     sys.argv[:] = [first, *arguments]
     if first == "-m":

@@ -82,8 +82,8 @@ def test_huge_whole_numbers_do_no_harm(read: Any) -> None:
         ("a,b", "not JSON: expecting value at character 1"),
         ("[1, 2]", "the line holds [1, 2], not a JSON object"),
         ("null", "the line holds None"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"a":' * 100_000, "nested too deeply"),
+        pytest.param("[" * 100_000, "nested too deeply", id="lists in lists"),
+        pytest.param('{"a":' * 100_000, "nested too deeply", id="objects in objects"),
         ("[" * 900 + "]" * 900, "not a JSON object"),
     ],
 )

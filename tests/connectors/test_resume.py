@@ -161,7 +161,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
     assert peak < 700_000
 
 
-@pytest.mark.parametrize("content", [b"a" * 30_000_000, b'a\n"' + b"1\n" * 2_000_000])
+@pytest.mark.parametrize("content", [b"a" * 30_000_000, b'a\n"' + b"1\n" * 2_000_000], ids=["line", "open quote"])
 def test_memory_does_not_grow_with_a_line_or_an_open_quote(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "in.csv.gz"
     save(path, b"a\n1\n" + content)

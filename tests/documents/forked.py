@@ -1,4 +1,4 @@
-"""The command ``stream-osr`` of a page's shell: ask for a forked process (:mod:`tests.processes`) and wait for it.
+"""A command of a page's shell, ``stream-osr`` or ``python SCRIPT``: ask for a forked process, and wait for it.
 
 A program by itself, which imports nothing of the project: ``python -ISE forked.py SOCKET COMMAND ARGUMENT...``.
 """
@@ -18,12 +18,13 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main() -> None:
     """Pass on the arguments, the environment, the files and signals; end as the forked process does."""
     sock, command, *arguments = sys.argv[1:]
-    program = (
-        f"import sys; sys.argv[0] = {command!r}; from stream_osr_connectors.cli.app import main; sys.exit(main())"
-    )
-    request = {"arguments": ["-c", program, *arguments], "cwd": str(Path.cwd()), "env": dict(os.environ)}
+    if Path(command).name == "stream-osr":
+        imported = "from stream_osr_connectors.cli.app import main"
+        arguments = ["-c", f"import sys; sys.argv[0] = {command!r}; {imported}; sys.exit(main())", *arguments]
+    request = {"arguments": arguments, "cwd": str(Path.cwd()), "env": dict(os.environ)}
     ours, theirs = os.pipe()
-    with socket.socket(fileno=int(sock)) as server:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(sock)
         socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2, theirs])
     os.close(theirs)
     for number in range(3):

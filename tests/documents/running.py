@@ -41,8 +41,8 @@ class Session:
     folder
         Where its commands are run, and its files are written.
     forked
-        Whether ``stream-osr`` is a process forked from one that has imported it. Importing takes most of the time of
-        a command.
+        Whether ``stream-osr`` and scripts are processes forked from one that has imported it. Importing takes most of
+        the time of a command.
     long
         Whether blocks are run that take minutes.
     """
@@ -53,14 +53,12 @@ class Session:
         self.printed = ""
         self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        inherited: list[int] = []
         if forked:
-            inherited.append(asking_socket())
-            path = f"{_fork_command(folder / '.bin', *inherited)}{os.pathsep}{path}"
+            path = f"{_fork_commands(folder / '.bin', asking_socket())}{os.pathsep}{path}"
         data = str(data_directory().resolve())
         env = {**os.environ, "PATH": path, "STREAM_OSR_DATA": data, "COLUMNS": "100"}
         ends = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-        self.place: dict[str, Any] = {"cwd": folder, "env": env, "pass_fds": inherited, **ends}
+        self.place: dict[str, Any] = {"cwd": folder, "env": env, **ends}
 
     def run(self, page: str) -> int:
         """Run all blocks of a page; returns how many were run.
@@ -166,13 +164,18 @@ class Session:
             raise Failed("\n".join(trouble))
 
 
-def _fork_command(folder: Path, sock: int) -> Path:
-    """Write a command ``stream-osr`` that asks through a socket for a forked process; return its folder."""
+def _fork_commands(folder: Path, sock: str) -> Path:
+    """Write commands ``stream-osr`` and ``python`` that ask through a socket for processes; return their folder.
+
+    Python itself runs what is no script.
+    """
     folder.mkdir()
-    command = folder / "stream-osr"
-    asks = [sys.executable, "-ISE", str(ROOT / "tests" / "documents" / "forked.py"), str(sock), str(command)]
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(asks)} "$@"\n')
-    command.chmod(0o755)
+    asks = shlex.join([sys.executable, "-ISE", str(ROOT / "tests" / "documents" / "forked.py"), sock])
+    own = f'case "$1" in *.py) ;; *) exec {shlex.quote(sys.executable)} "$@";; esac\n'
+    for name, before in (("stream-osr", ""), ("python", own)):
+        command = folder / name
+        command.write_text(f'#!/bin/sh\n{before}exec {asks} {shlex.quote(str(command))} "$@"\n')
+        command.chmod(0o755)
     return folder
 
 

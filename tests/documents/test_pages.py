@@ -26,7 +26,7 @@ NOT_RUN: dict[str, int] = {
 LONG: dict[str, int] = {"docs/tutorials/images.md": 1, "docs/tutorials/texts.md": 2}
 """Blocks of a page that repeat an example with other seeds; one seed is run without them."""
 
-STARTED = {"README.md", "docs/installing.md", "docs/mcp.md"}
+STARTED = {"README.md"}
 """Pages whose ``stream-osr`` is started as a reader starts it; on the others it is forked (:class:`Session`)."""
 
 

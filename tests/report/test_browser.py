@@ -268,14 +268,22 @@ DEEDS = (
 )
 
 
+@pytest.fixture(scope="module")
+def attacked(browser, hostile) -> Iterator[Opened]:
+    """The page, opened once: what it refuses leaves it as it was."""
+    with opened_page(browser, hostile.as_uri(), DRAWN) as it:
+        yield it
+
+
 @pytest.mark.parametrize(("deed", "refused"), DEEDS)
-def test_the_policy_of_the_page_refuses(seen, hostile, deed, refused):
-    seen.page.evaluate(f"() => {{ {deed} }}")
-    seen.page.wait_for_timeout(200)
-    assert any(refused in line for line in seen.said), seen.said
-    assert seen.page.evaluate("window.hacked === undefined")
-    assert seen.page.evaluate("getComputedStyle(document.body).display") == "block"
-    assert seen.page.url == hostile.as_uri()
+def test_the_policy_of_the_page_refuses(attacked, hostile, deed, refused):
+    attacked.said.clear()
+    attacked.page.evaluate(f"() => {{ {deed} }}")
+    attacked.page.wait_for_timeout(200)
+    assert any(refused in line for line in attacked.said), attacked.said
+    assert attacked.page.evaluate("window.hacked === undefined")
+    assert attacked.page.evaluate("getComputedStyle(document.body).display") == "block"
+    assert attacked.page.url == hostile.as_uri()
 
 
 def test_every_column_of_the_decisions_by_true_class_is_seen(opened):
