@@ -219,21 +219,26 @@ def test_a_topic_that_does_not_exist_is_named(machine: Make, trial: Trial, tmp_p
 
 
 def test_files_below_a_url_are_lost(broker: Broker, tmp_path: Path, caplog: Any) -> None:
-    """Files of the group are published again. A snapshot that another worker has dropped is dropped here."""
+    """All files are published again. A snapshot that another worker has dropped is dropped here."""
     url = (tmp_path / "all").as_uri()
     machine = machines_of(Trial(Site(broker, tmp_path), state_url=url), tmp_path)
     one, other = machine("one"), machine("other")
-    for number, name in enumerate(("models", "in-1-7.osr")):
+    for number, name in enumerate(("models", "in-1-7.osr", "in-2-7.osr")):
         (tmp_path / "one" / name).write_bytes(name.encode())
         one.put(name, number)
-    assert other.pull() == 2
+    assert other.pull() == 3
+    one.drop("in-2-7.osr", 2)
+    assert other.pull(2) == 1
+    files = {"models": b"models", "in-1-7.osr": b"in-1-7.osr"}
+    assert contents(tmp_path / "other") == files
+    assert not caplog.text
     shutil.rmtree(tmp_path / "all")
-    assert other.pull() == 1
-    assert contents(tmp_path / "other") == {"models": b"models"}
+    assert other.pull(0) == 0
+    assert contents(tmp_path / "other") == files
     assert f"{url}/" in caplog.text
-    assert "has lost states. Number of files published again: 1 (models)" in caplog.text
+    assert "has lost states. Number of files published again: 2 (in-1-7.osr, models)" in caplog.text
     new = machine("new")
-    assert new.pull() == 1
+    assert new.pull() == 2
 
 
 def test_a_machine_that_is_lost_with_its_disk_loses_nothing(any_trial: Trial, tmp_path: Path) -> None:

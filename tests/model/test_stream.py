@@ -198,13 +198,14 @@ def test_densities_of_the_window_are_carried_over_while_they_are_valid():
     other = other._replace(student_terms=other.student_terms._replace(head=other.student_terms.head - 1.0))
     of_rows = library.log_densities
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "log_densities", lambda *given: computed.append(len(given[2])) or of_rows(*given))
+        patch.setattr(library, "log_densities", lambda *asked: computed.append(len(asked[2])) or of_rows(*asked))
         state, carried = library.open_stream(world.known, world.frozen), None
         for b, frozen in enumerate([world.frozen, world.frozen, other, other, world.frozen]):
             rows, first = draw_stream(b, 30), len(state.window.rows)
-            again = library.step(world.known, frozen, state, rows, np.random.default_rng(b), how)
+            given = {"gain": np.linspace(0.1, 0.5, first + 30) if b in (0, 2) else None}  # belongs to one batch
+            again = library.step(world.known, frozen, state, rows, np.random.default_rng(b), how, **given)
             state, result = library.step(
-                world.known, frozen, state, rows, np.random.default_rng(b), how, carried=carried
+                world.known, frozen, state, rows, np.random.default_rng(b), how, carried=carried, **given
             )
             assert_equal_states(state, again[0])
             for name in ("log_density", "log_density_new", "responsible", "window_log_density", "probabilities"):

@@ -23,7 +23,10 @@ from ..settings import ServiceSettings
 from .topic_store import TopicStore
 
 _CONSTANT = (".osr", ".model")
-"""Endings of files that never change. Only these are deleted."""
+"""Endings of files that never change. Only these are deleted.
+
+If another file is gone, the store has lost states, and has not dropped them.
+"""
 
 
 class StateCopies:
@@ -67,8 +70,9 @@ class StateCopies:
         changed = sum(map(self._take, stored))
         gone = {state for state in self._known if positions is None or state.position in positions}.difference(stored)
         changes = self._store.take_changes()
-        for state in gone - changes.lost:  # a snapshot was dropped by another worker
-            (changes.dropped if state.name.endswith(_CONSTANT) else changes.lost).add(state)
+        if any(not state.name.endswith(_CONSTANT) for state in gone):
+            changes.lost.update(self._known.keys() - set(self._store.states()))
+        changes.dropped.update(gone - changes.lost)  # by another worker
         return changed + self._follow(changes)
 
     def put(self, name: str, partition: int = 0) -> None:
