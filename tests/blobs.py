@@ -116,6 +116,11 @@ def bits(value: Any) -> bytes:
     return out.getvalue()
 
 
+def archived(stream: Stream) -> Stream:
+    """The stream without the densities that its chains carry over, which archives do not contain."""
+    return stream._replace(chains=tuple(chain._replace(carried=None) for chain in stream.chains))
+
+
 @contextmanager
 def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | None = None) -> Iterator[None]:
     """Check that what is asked of the model is an error, and changes nothing of it."""

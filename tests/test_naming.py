@@ -20,7 +20,7 @@ from stream_osr import (
     TrainedModel,
     UnknownRateJumped,
 )
-from tests.blobs import KNOWN, NEW, around, check_stream, ended, fitted, learn_all, stream_part, told
+from tests.blobs import KNOWN, NEW, archived, around, check_stream, ended, fitted, learn_all, stream_part, told
 from tests.blobs import play as play_all
 from tests.doors.library import InvalidLabel, InvalidSubclass, NothingToUndo, grouped
 from tests.doors.stream import Stream, as_batches, counterparts, from_batches, remembered
@@ -58,7 +58,7 @@ def truth(decisions: list[Decision]) -> list[tuple[str, Decision]]:
 
 def content(model: OpenSetRecognizer) -> Any:
     """Everything that the stream holds, to the last bit, but for what can be taken back."""
-    stream = model.value.stream
+    stream = archived(model.value.stream)
     return plain(stream._replace(undo_log=(), recent=as_batches(stream.recent)))
 
 
