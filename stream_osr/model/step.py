@@ -58,7 +58,7 @@ class Settings(NamedTuple):
 
 
 class WindowDensities(NamedTuple):
-    """Log densities of the w instances of a window under the known classes, carried over to the next batch.
+    """Log densities of w instances under the known classes, carried over to the next batch for its window.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def step(
         Log likelihood gain of the guests under the known classes given the instances before them, shape (w + b,).
         ``None`` if neighbours are independent.
     carried
-        Log densities from the batch before, which are only computed again if they are not valid any more.
+        Log densities from the batch before. They are computed again only if they are invalid.
 
     Returns
     -------

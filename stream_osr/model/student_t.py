@@ -133,8 +133,8 @@ FEW = 4
 def quadratic_forms(packed: Array, rows: Array, columns: int) -> Array:
     """Quadratic forms of homogeneous rows, with the same bits whatever other rows come with them.
 
-    A matrix product of the library does not have this property: its order of summation depends on the shapes. With
-    it, a form is the same number in every micro-batch, and so it can be cached.
+    The order of summation is fixed. In a matrix product of BLAS it depends on the shapes. So a form is the same
+    number in every micro-batch, and can be carried over.
 
     Parameters
     ----------
