@@ -2,7 +2,8 @@
 
 numba makes every function callable from Python. It optimises the function together with all its callees and emits
 machine code, once at each level of the call tree. Most kernels are called by other kernels only. Those are compiled
-to intermediate code alone (:func:`within`). A kernel that Python calls is optimised as a whole and has machine code.
+to intermediate code alone (:func:`within`), and so are the parts of numba's own functions. A kernel that Python calls
+is optimised as a whole and has machine code.
 
 Machine code is cached on this machine until the sources change (:func:`source_stamp`). A platform's wheel contains
 precompiled machine code. ``make wheel`` compiles it for the :data:`TARGETS` of the architecture, and for the Python
@@ -14,6 +15,7 @@ If one of numba's private classes is missing, :mod:`stream_osr.model.jit` uses p
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import platform
 import re
@@ -25,12 +27,16 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
+from numba.core import cgutils, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
+from numba.core.target_extension import CPU, jit_registry
 from numba.core.typed_passes import NativeLowering
 
 from stream_osr.compiling import one_process
@@ -100,14 +106,25 @@ def _imported(source: Path) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def within(function: Callable[..., object], options: dict[str, Any]) -> Any:
+def within(function: Callable[..., object], options: dict[str, Any], *, unrolls: bool = False) -> Any:
     """Make a dispatcher of a function that other kernels can call and Python cannot."""
     only = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return CPUDispatcher(function, targetoptions={**options, **only}, pipeline_class=_Compiler)
+    compiler = _UnrollingCompiler if unrolls else _BodyCompiler
+    return CPUDispatcher(function, targetoptions={**options, **only}, pipeline_class=compiler)
 
 
 class _Body(JITCodeLibrary):
     """Intermediate code to link into the code of callers."""
+
+    unrolls = False
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        if not self.unrolls:
+            super()._optimize_functions(ll_module)
+            return
+        ll_module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(ll_module, builder)
 
     def _optimize_final_module(self) -> None:
         """Skip the optimisation. The caller's library does it."""
@@ -117,11 +134,66 @@ class _Body(JITCodeLibrary):
         self._finalized = True
 
 
+class _Lower(Lower):
+    """Lowering that reads one field of a named tuple where it is.
+
+    numba reads the whole tuple for each of its fields, and clears it when it is not used any more. The state of the
+    sampler is a tuple of some forty arrays, which are words each. LLVM took most of its time for removing all this.
+    """
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        if expr.op == "getattr" and (name := expr.value.name) not in self._blk_local_varmap:
+            owner = self.typeof(name)
+            if isinstance(owner, types.BaseNamedTuple) and expr.attr in owner.fields:
+                at = owner.fields.index(expr.attr)
+                value = self.builder.load(cgutils.gep_inbounds(self.builder, self.getvar(name), 0, at))
+                return self.context.cast(
+                    self.builder, impl_ret_borrowed(self.context, self.builder, owner[at], value), owner[at], resty
+                )
+        return super().lower_expr(resty, expr)
+
+    def delvar(self, name: str) -> None:
+        if self.context.enable_nrt:
+            super().delvar(name)
+        elif name not in self._blk_local_varmap:
+            self._singly_assigned_vars.discard(name)
+            self._alloca_var(name, self.typeof(name))
+
+
+class _Whole(JITCodeLibrary):
+    """Machine code of a function with all its callees.
+
+    Its loops become vector instructions, but are not unrolled: that takes as long as all the rest of the work of
+    LLVM. Bodies that need it have been unrolled before.
+    """
+
+    def _optimize_final_module(self) -> None:
+        codegen = self._codegen
+        passes, builder = codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        passes.run(self._final_module, builder)
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = True
+        options.loop_unrolling = options.loop_interleaving = False
+        builder = llvm.create_pass_builder(codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):
-    """Lowering of a function without machine code."""
+    """Lowering of a function with machine code."""
 
     _name = "stream_osr_lowering"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        return _Lower
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _BodyLowering(_Lowering):
+    """Lowering of a function without machine code."""
+
+    _name = "stream_osr_body_lowering"
 
     def run_pass(self, state: Any) -> bool:
         state.flags.no_compile = True
@@ -133,20 +205,80 @@ class _Lowering(NativeLowering):
         return True
 
 
-class _Compiler(CompilerBase):
+def _pipeline(state: Any, lowering: type[NativeLowering]) -> list[PassManager]:
+    """Make numba's pipeline with another lowering."""
+    whole, make = PassManager("whole"), DefaultPassBuilder
+    for part in (make.define_untyped_pipeline, make.define_typed_pipeline, make.define_nopython_lowering_pipeline):
+        for step, description in part(state).passes:
+            whole.add_pass(lowering if step is NativeLowering else step, description)
+    whole.finalize()
+    return [whole]
+
+
+class _Flags(Flags):
+    """Flags that are compared fast. numba compares them thousands of times, and reads each option every time."""
+
+    __slots__ = ("_values_before",)
+
+    def values(self) -> dict[str, Any]:
+        kept = getattr(self, "_values_before", None)
+        if kept is None or kept[0] != self._values:
+            kept = self._values_before = dict(self._values), super().values()
+        all_values: dict[str, Any] = kept[1]
+        return all_values
+
+
+class _BodyCompiler(CompilerBase):
+    """Compilation of a function to intermediate code."""
+
+    unrolls = False
+
     def define_pipelines(self) -> list[PassManager]:
-        state, make = self.state, DefaultPassBuilder
-        state.library = _Body(state.targetctx.codegen(), state.func_id.func_qualname)
-        whole = PassManager("within")
-        for part in (
-            make.define_untyped_pipeline,
-            make.define_typed_pipeline,
-            make.define_nopython_lowering_pipeline,
-        ):
-            for step, description in part(state).passes:
-                whole.add_pass(_Lowering if step is NativeLowering else step, description)
-        whole.finalize()
-        return [whole]
+        self.state.library = _Body(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.library.unrolls = self.unrolls
+        return _pipeline(self.state, _BodyLowering)
+
+    def _compile_core(self) -> Any:
+        self.state.flags = _Flags(self.state.flags)
+        return super()._compile_core()
+
+
+class _UnrollingCompiler(_BodyCompiler):
+    """Compilation of a function whose loops are unrolled before it is inlined."""
+
+    unrolls = True
+
+
+def _within(**options: Any) -> Callable[[Callable[..., object]], Any]:
+    """Decorate a function of numba: :func:`within` in place of numba's own decorator."""
+    return lambda function: within(function, options)
+
+
+class _WholeCompiler(CompilerBase):
+    """Compilation of a function with all its callees to machine code.
+
+    numba calls its own functions through dispatchers and libraries of their own. They need no machine code either.
+    """
+
+    def define_pipelines(self) -> list[PassManager]:
+        return _pipeline(self.state, _Lowering)
+
+    def _compile_core(self) -> Any:
+        codegen, own = self.state.targetctx.codegen(), jit_registry.pop(CPU)
+        self.state.library = _Whole(codegen, self.state.func_id.func_qualname)
+        self.state.flags = _Flags(self.state.flags)
+        self.state.library.enable_object_caching()
+        collects = gc.isenabled()
+        gc.disable()  # numba makes many objects that live until the end: visiting them takes an eighth of the time
+        codegen._library_class, jit_registry[CPU] = _Body, _within
+        try:
+            return super()._compile_core()
+        finally:
+            jit_registry.pop(CPU)
+            jit_registry[CPU] = own
+            del codegen._library_class
+            if collects:
+                gc.enable()
 
 
 class _MachineCode(CompileResultCacheImpl):
@@ -304,11 +436,12 @@ class Kernel(CPUDispatcher):
     """A compiled function. Other kernels that call it inline its intermediate code."""
 
     _cache: Any
+    unrolls: bool
 
     @cached_property
     def within(self) -> Any:
         """The function that other kernels call."""
-        return within(self.py_func, self.targetoptions)
+        return within(self.py_func, self.targetoptions, unrolls=self.unrolls)
 
     @property
     def _numba_type_(self) -> Any:
@@ -328,9 +461,18 @@ class Kernel(CPUDispatcher):
             return super().compile(sig)
 
 
-def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
-    """Make the dispatcher of a function, with its cached code on this machine and in the package."""
-    dispatcher: Any = Kernel(function, targetoptions=options)
+def compiled(function: Callable[..., object], options: dict[str, Any], *, unrolls: bool = False) -> Any:
+    """Make the dispatcher of a function, with its cached code on this machine and in the package.
+
+    Parameters
+    ----------
+    function, options
+        The function, and numba's options.
+    unrolls
+        Whether to unroll its loops wherever it is called.
+    """
+    dispatcher: Any = Kernel(function, targetoptions=options, pipeline_class=_WholeCompiler)
+    dispatcher.unrolls = unrolls
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process
     with suppress(RuntimeError):
         dispatcher._cache = KernelCache(function)

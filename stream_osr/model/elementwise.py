@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.jit import Array, borrowing_kernel, fused_called_kernel, kernel
+from stream_osr.model.jit import Array, fused_called_kernel, kernel, unrolled_kernel
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """log 2 in two parts. The first has enough trailing zeros for an exact product with an exponent."""
@@ -94,7 +94,7 @@ def exp_each_using(power: Array, values: Array) -> None:
         values[i] *= scale[i]
 
 
-@borrowing_kernel
+@unrolled_kernel
 def largest(values: Array) -> float:
     """Return the largest of one or more numbers."""
     n = values.shape[0]
@@ -110,7 +110,7 @@ def largest(values: Array) -> float:
     return max(max(a, b), max(c, d))
 
 
-@borrowing_kernel
+@unrolled_kernel
 def total_of(values: Array) -> float:
     """Sum with four running sums. Zeros at the end do not change a single bit."""
     n = values.shape[0]

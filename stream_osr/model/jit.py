@@ -25,7 +25,7 @@ except (ImportError, AttributeError):  # another numba than those that the packa
         """Return that a kernel is never cached."""
         return False
 
-    def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
+    def compiled(function: Callable[..., object], options: dict[str, Any], *, unrolls: bool = False) -> Any:
         """Compile by plain ``njit`` without a cache: numba alone does not detect that a callee has changed."""
         return numba.njit(**{name: options[name] for name in ("nogil", "error_model", "fastmath")})(function)
 
@@ -72,6 +72,14 @@ def borrowing_kernel(function: F) -> F:
     return _compile(function, counts_references=False)
 
 
+def unrolled_kernel(function: F) -> F:
+    """Compile like :func:`borrowing_kernel`, with loops that are unrolled wherever the function is called.
+
+    Fused and summing kernels do so, too. Other loops become vector instructions, but are not unrolled.
+    """
+    return _compile(function, counts_references=False, unrolls=True)
+
+
 def fused_borrowing_kernel(function: F) -> F:
     """Compile like :func:`fused_kernel`, without counting references, as :func:`borrowing_kernel` does."""
     return _compile(function, fastmath={"contract"}, counts_references=False)
@@ -98,10 +106,11 @@ def _compile(
     fastmath: bool | set[str] = False,
     counts_references: bool = True,
     inlined: bool | None = None,
+    unrolls: bool = False,
 ) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
     inlined = not counts_references if inlined is None else inlined
     options = {"_nrt": counts_references, "forceinline": inlined, "fastmath": fastmath}
     always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
-    out: F = compiled(function, {**always, **options})
+    out: F = compiled(function, {**always, **options}, unrolls=unrolls or bool(fastmath))
     return out

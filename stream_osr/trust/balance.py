@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using, total_of
-from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.jit import Array, kernel, unrolled_kernel
 from stream_osr.trust.levels import with_odds
 
 
@@ -280,7 +280,7 @@ class _CellCounts(NamedTuple):
     before: Array
 
 
-@borrowing_kernel
+@unrolled_kernel
 def _weigh_class(asked: Array, distinct: float, of_class: float, seen: Array, out: Array) -> None:
     """Write the stream instances that a reference represents in each cell, and the share of distinct references."""
     stands_for, share = out[0], out[1]
@@ -290,7 +290,7 @@ def _weigh_class(asked: Array, distinct: float, of_class: float, seen: Array, ou
         share[c] = used / (asked[c] if asked[c] > 0.0 else 1.0)
 
 
-@borrowing_kernel
+@unrolled_kernel
 def _add_class(
     taken: Array, weights: Array, of_class: float, spread: float, base: Array, total: Array, square: Array
 ) -> None:

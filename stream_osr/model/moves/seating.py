@@ -21,7 +21,7 @@ from stream_osr.model import categories, gaussian
 from stream_osr.model import dishes as statistics
 from stream_osr.model import franchise as restaurant
 from stream_osr.model.elementwise import exp_each, largest, log_each_using, total_of
-from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel, unrolled_kernel
 from stream_osr.model.moves import likelihood as memory
 
 LEAST = 1e-200
@@ -55,7 +55,7 @@ def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
     return times_seats(group, franchise, weights)
 
 
-@borrowing_kernel
+@unrolled_kernel
 def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: memory.Likelihood) -> float:
     """Do the work of :func:`weigh_dishes` for guest i of a stream, with the predictive cache."""
     rows, group, weights = state.guests.rows, state.guests.group[i], state.weights
