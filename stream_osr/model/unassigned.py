@@ -302,8 +302,9 @@ def _nearest(rows: Array, arrived: Array, begin: Array, columns: int) -> Array:
         for j in range(len(rows) if columns > 0 else 0):
             away[j] = MISMATCH * categories.mismatches(rows[arrived[i]], rows[j], columns)
         for a in range(len(numbers)):  # several rows at a time
+            here = numbers[a, arrived[i]]
             for j in range(len(rows)):
-                away[j] += (numbers[a, arrived[i]] - numbers[a, j]) ** 2
+                away[j] += (here - numbers[a, j]) ** 2
         for since in range(len(begin)):
             found = near[since * len(arrived) + i]
             least[:] = np.inf

@@ -58,10 +58,6 @@ class NeighbourProposal(NamedTuple):
         Whether each joins the anchor, shape (n,).
     member
         The anchor and the guests that join it, shape (n,).
-    columns
-        Numeric coordinates of all guests, shape (d + 1, n).
-    away
-        Squared distance of each guest from the anchor, shape (n,).
     subclass
         The new subclass, one slot.
     scratch
@@ -72,8 +68,6 @@ class NeighbourProposal(NamedTuple):
     distance: Array
     members: Array
     member: Array
-    columns: Array
-    away: Array
     subclass: Dishes
     scratch: Array
 
@@ -82,10 +76,10 @@ class NeighbourProposal(NamedTuple):
 def make_proposal(state: SamplerState) -> NeighbourProposal:
     """Make the scratch space."""
     n, prior = state.guests.rows.shape[0], state.prior
-    columns, subclass = categories.numbers_of(state.guests.rows, prior.first.shape[0]), empty_dishes(1, prior)
-    guest, member, joins = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
-    room = np.empty(prior.n_features + 1)
-    return NeighbourProposal(guest, np.empty(n), joins, member, columns, np.empty(n), subclass, room)
+    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, prior)
+    return NeighbourProposal(
+        guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(prior.n_features + 1)
+    )
 
 
 @borrowing_kernel
@@ -94,22 +88,19 @@ def gather(anchor: int, dish: int, table: int, state: SamplerState, proposal: Ne
 
     The guests of the table are marked in ``proposal.members``.
     """
-    guests, franchise, numbers, away = state.guests, state.franchise, proposal.columns, proposal.away
+    guests, franchise = state.guests, state.franchise
+    n, width = guests.rows.shape
     count, columns = 0, state.prior.first.shape[0]
-    begin, end = max(0, anchor - SPAN), min(len(away), anchor + SPAN + 1)
-    for i in range(begin, end):
-        away[i] = 0.0
-        if columns > 0:
-            away[i] = MISMATCH * categories.mismatches(guests.rows[i], guests.rows[anchor], columns)
-    for a in range(numbers.shape[0]):  # several guests at a time
-        here = numbers[a, anchor]
-        for i in range(begin, end):
-            away[i] += (numbers[a, i] - here) ** 2
-    for i in range(begin, end):
+    for i in range(max(0, anchor - SPAN), min(n, anchor + SPAN + 1)):
         t = guests.table[i]
         if i != anchor and (t == table or franchise.table_dish[t] == dish):
+            total = 0.0
+            if columns > 0:
+                total = MISMATCH * categories.mismatches(guests.rows[i], guests.rows[anchor], columns)
+            for a in range(columns, width):
+                total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
             proposal.guest[count] = i
-            proposal.distance[count] = away[i]
+            proposal.distance[count] = total
             proposal.members[count] = t == table
             count += 1
     return count
