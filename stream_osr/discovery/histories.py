@@ -406,12 +406,14 @@ def take_in(life: Lifecycle, coming: Coming, menu: Array) -> Lifecycle:
         Ids of the subclasses on the menu. Instances of others are ignored. A subclass without a history begins one.
     """
     ids, lives, touched, source = _take_in(life.ids, life.lives, menu, *coming[:3])
-    more = np.full(len(ids) - len(life.ids), None)
-    moments = np.empty((len(ids), *life.moments.shape[1:]), object)
-    moments[: len(life.ids)] = life.moments
-    pool = np.concatenate([moments[touched].reshape(-1, 2), coming.moments, NO_MOMENT])
-    moments[touched] = pool[source]
-    return Lifecycle(ids, lives, moments, np.concatenate([life.kept, more]), life.delta)
+    more = len(ids) - len(life.ids)
+    moments, kept = (
+        np.concatenate([column, np.full((more, *column.shape[1:]), None)]) for column in (life.moments, life.kept)
+    )
+    if len(touched):
+        pool = np.concatenate([moments[touched].reshape(-1, 2), coming.moments, NO_MOMENT])
+        moments[touched] = pool.take(source, 0)
+    return Lifecycle(ids, lives, moments, kept, life.delta)
 
 
 @kernel

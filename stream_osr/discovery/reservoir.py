@@ -17,6 +17,9 @@ from stream_osr.model.jit import Array, borrowing_kernel, kernel
 LEAST_ROOM = 16
 """Number of rows that are kept for each subclass. It is the number of dimensions if that is larger."""
 
+LOWEST = np.iinfo(np.uint64).max
+"""The lowest priority."""
+
 
 class Reservoir(NamedTuple):
     """Sampled rows of a subclass.
@@ -89,15 +92,25 @@ def exchange(samples: Sequence[Reservoir], gone: tuple[Array, Array], came: tupl
     came
         Sample number and position of each row to add, shape (n,), the rows, shape (n, d), and the keys, shape (n,).
     """
-    begin, room = np.cumsum([0, *(len(kept.seq) for kept in samples)]), max(LEAST_ROOM, came[2].shape[1])
-    seq, out = np.concatenate([*(kept.seq for kept in samples), came[1]]), list(samples)
-    order, ends, changed = _choose(begin, seq, came[0], *gone, room)
+    out, room = list(samples), max(LEAST_ROOM, came[2].shape[1])
+    last = np.array([kept.priority[-1] if len(kept.seq) == room else LOWEST for kept in samples], np.uint64)
+    may_change = np.zeros(len(samples), bool)  # few do: a row rarely enters the sample of a large subclass
+    may_change[gone[0]] = True
+    may_change[came[0][priority(came[1]) <= last[came[0]]]] = True
+    slots, place = np.flatnonzero(may_change).tolist(), np.cumsum(may_change) - 1
+    if not slots:
+        return out
+    own, some = [samples[slot] for slot in slots], may_change[came[0]]
+    number, *new = (column[some] for column in came)
+    begin = np.cumsum([0, *(len(kept.seq) for kept in own)])
+    seq = np.concatenate([*(kept.seq for kept in own), new[0]])
+    order, ends, changed = _choose(begin, seq, place[number], place[gone[0]], gone[1], room)
     if not changed.any():
         return out
-    rows, keys = (np.concatenate([*(kept[at] for kept in samples), came[at + 1]]) for at in (1, 2))
-    for number in np.flatnonzero(changed).tolist():
-        chosen = order[ends[number] : ends[number + 1]]
-        out[number] = Reservoir(seq[chosen], rows[chosen], keys[chosen], priority(seq[chosen]))
+    rows, keys = (np.concatenate([*(kept[at] for kept in own), new[at]]) for at in (1, 2))
+    for at in np.flatnonzero(changed).tolist():
+        chosen = order[ends[at] : ends[at + 1]]
+        out[slots[at]] = Reservoir(seq[chosen], rows[chosen], keys[chosen], priority(seq[chosen]))
     return out
 
 

@@ -147,17 +147,15 @@ def remove(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) ->
     return log_det + math.log(left)
 
 
-@kernel
-def invert(matrix: Array, inverse: Array) -> float:
-    """Write the inverse of a symmetric positive definite matrix, and return its log-determinant.
+@borrowing_kernel
+def factor(matrix: Array, lower: Array) -> float:
+    """Write the Cholesky factor of a symmetric positive definite matrix, and return the matrix's log-determinant.
 
-    It uses the Cholesky factor. A pivot that rounding made non-positive is raised to the smallest meaningful positive
-    share of the diagonal element.
+    Only the lower triangle is written. A pivot that rounding made non-positive is raised to the smallest meaningful
+    positive share of the diagonal element.
     """
-    size = matrix.shape[0]
-    lower = np.zeros((size, size))
     log_det = 0.0
-    for a in range(size):
+    for a in range(matrix.shape[0]):
         for b in range(a + 1):
             s = matrix[a, b]
             for c in range(b):
@@ -168,6 +166,34 @@ def invert(matrix: Array, inverse: Array) -> float:
                 log_det += math.log(s)
             else:
                 lower[a, b] = s / lower[b, b]
+    return log_det
+
+
+@fused_borrowing_kernel
+def forms_by_factor(lower: Array, columns: Array, room: Array, out: Array) -> None:
+    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,), given the Cholesky factor of M.
+
+    ``room`` is scratch space of the shape of the columns.
+    """
+    width, n = columns.shape
+    out[:] = 0.0
+    for a in range(width):
+        for i in range(n):
+            room[a, i] = columns[a, i]
+        for b in range(a):
+            for i in range(n):
+                room[a, i] -= lower[a, b] * room[b, i]
+        for i in range(n):
+            room[a, i] /= lower[a, a]
+            out[i] += room[a, i] * room[a, i]
+
+
+@kernel
+def invert(matrix: Array, inverse: Array) -> float:
+    """Write the inverse of a symmetric positive definite matrix, and return its log-determinant (:func:`factor`)."""
+    size = matrix.shape[0]
+    lower = np.zeros((size, size))
+    log_det = factor(matrix, lower)
     # the inverse of the factor, column by column, in place of its lower triangle
     half = np.zeros((size, size))
     for b in range(size):

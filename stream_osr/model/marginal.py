@@ -16,7 +16,8 @@ import numpy as np
 
 from stream_osr.model import categories, gaussian
 from stream_osr.model.categories import spread_out
-from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_predictive, settle, sum_up
+from stream_osr.model.dishes import Dishes, clear, clear_all, empty_dishes, settle, sum_up
+from stream_osr.model.elementwise import log_each
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import CONJUGATE, Location, log_placed
@@ -70,7 +71,8 @@ def of_nobody(prior: Prior) -> Array:
 
 @kernel
 def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Location) -> float:
-    total = log_marginal(n, matrix, float(np.linalg.slogdet(matrix)[1]), prior, location)
+    log_det = gaussian.factor(matrix, np.empty(matrix.shape))
+    total = log_marginal(n, matrix, log_det, prior, location)
     return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
 
 
@@ -225,16 +227,17 @@ def _best_partition(
 @kernel
 def _alternate_each(sides: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location) -> Array:
     """Improve the partitions of shape (a, n), and return the log odds of each, -inf if a part is too small."""
-    n, odds = len(rows), np.full(len(sides), -np.inf)
-    dishes, together = empty_dishes(2, prior), empty_dishes(1, prior)
-    sum_up(together, np.zeros(n, np.int64), rows, prior)
+    n, odds, columns = len(rows), np.full(len(sides), -np.inf), categories.numbers_of(rows, prior.first.shape[0])
+    parts, together, room = empty_dishes(2, prior), empty_dishes(1, prior), np.empty(columns.shape)
+    density = np.empty((2, n))
+    _sum_up(together, np.zeros(n, np.int64), rows, prior)
     fixed = math.log(alpha) - math.lgamma(n) - _log_marginal(together, 0, prior, location)
     for at in range(len(sides)):
-        alternate(dishes, sides[at], rows, least, prior)
-        if min(dishes.size[0], dishes.size[1]) >= least:
+        _alternate(parts, sides[at], rows, columns, least, prior, room, density)
+        if min(parts.size[0], parts.size[1]) >= least:
             odds[at] = fixed
             for k in range(2):
-                odds[at] += math.lgamma(dishes.size[k]) + _log_marginal(dishes, k, prior, location)
+                odds[at] += math.lgamma(parts.size[k]) + _log_marginal(parts, k, prior, location)
     return odds
 
 
@@ -245,37 +248,69 @@ def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> f
 
 
 @kernel
-def alternate(dishes: Dishes, side: Array, rows: Array, least: int, prior: Prior) -> None:
+def _alternate(
+    parts: Dishes, side: Array, rows: Array, columns: Array, least: int, prior: Prior, room: Array, density: Array
+) -> None:
     """Assign all rows to the part that predicts them better, until none changes or a part is too small.
 
     Parameters
     ----------
-    dishes
-        Two slots, which hold the parts on return. If a part is too small, only its size is valid.
+    parts
+        Two slots, which hold the parts on return (:func:`_sum_up`). If a part is too small, only its size is valid.
     side
         The part of each row, 0 or 1, shape (n,): initial values, replaced by the result.
-    rows
-        Homogeneous rows, shape (n, d + 1).
+    rows, columns
+        Homogeneous rows, shape (n, C + d + 1), and their numeric coordinates, shape (d + 1, n).
     least
         Least number of rows in each part.
     prior
         Base measure.
+    room, density
+        Scratch space of the shape of the columns, and of shape (2, n).
     """
     for turn in range(PASSES + 1):
         second = side.sum()
         first = len(side) - second
         if min(first, second) < least:
-            dishes.size[0], dishes.size[1] = first, second
+            parts.size[0], parts.size[1] = first, second
             break
-        sum_up(dishes, side, rows, prior)
+        _sum_up(parts, side, rows, prior)
         if turn == PASSES:
             break
+        for k in range(2):
+            _predict(parts, k, rows, columns, prior, room, density[k])
         stays = math.log(first) - math.log(second)
         changed = False
         for i in range(len(rows)):
-            gain = log_predictive(dishes, 1, rows[i], prior) - log_predictive(dishes, 0, rows[i], prior)
-            better = 1 if gain > stays else 0
+            better = 1 if density[1, i] - density[0, i] > stays else 0
             changed = changed or better != side[i]
             side[i] = better
         if not changed:
             break
+
+
+@kernel
+def _sum_up(parts: Dishes, side: Array, rows: Array, prior: Prior) -> None:
+    """Sum up the rows of each part. Write the Cholesky factors in place of the inverses."""
+    clear_all(parts, prior)
+    skip = prior.first.shape[0]
+    for i in range(len(rows)):
+        parts.size[side[i]] += 1
+        gaussian.shift(parts.matrix[side[i]], rows[i, skip:], 1.0)
+        categories.shift(parts.counts[side[i]], rows[i], 1.0, prior)
+    for k in range(len(parts.size)):
+        parts.log_det[k] = gaussian.factor(parts.matrix[k], parts.inverse[k])
+
+
+@kernel
+def _predict(parts: Dishes, k: int, rows: Array, columns: Array, prior: Prior, room: Array, out: Array) -> None:
+    """Write the log posterior predictive density of each row under a part, shape (n,)."""
+    n, head = parts.size[k], gaussian.log_constant(parts.size[k], prior) - 0.5 * parts.log_det[k]
+    gaussian.forms_by_factor(parts.inverse[k], columns, room, out)
+    for i in range(len(out)):
+        out[i] += 1.0
+    log_each(out)
+    for i in range(len(out)):
+        out[i] = head - 0.5 * (prior.nu + n + 1.0) * out[i]
+        if prior.first.shape[0] > 0:
+            out[i] += categories.log_predictive(parts.counts[k], rows[i], prior)

@@ -15,13 +15,13 @@ from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.missing import MissingPattern, after, nothing_missing, open_densities
+from stream_osr.model.missing import MissingPattern, after, open_densities
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import Prior, homogeneous, width_of
-from stream_osr.model.responsibilities import query_rows, view
+from stream_osr.model.responsibilities import QueryRows, query_rows, view
 
 SPARE = 16
 """Free slots for subclasses at the start of a batch, in addition to those in proportion to its instances (below)."""
@@ -32,6 +32,10 @@ ESTABLISHED = 32
 """Least number of instances before the batch of an emerging subclass whose members may settle at once."""
 GUESTS_PER_PROPOSAL = 16
 """Instances of a batch for each proposed split or merge, after each sweep."""
+
+_NOWHERE, _NOBODY = np.zeros((0, 1)), np.zeros(0, np.int64)
+COMPLETE = MissingPattern(_NOBODY, np.zeros((0, 0, 0)), _NOBODY, np.zeros(0), _NOWHERE, _NOWHERE)
+"""Pattern for kernels if no row has a missing value."""
 
 
 class Settings(NamedTuple):
@@ -168,6 +172,7 @@ def step(
     missing: MissingPattern | None = None,
     gain: Array | None = None,
     carried: WindowDensities | None = None,
+    query: QueryRows | None = None,
 ) -> tuple[restaurant.StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -191,14 +196,17 @@ def step(
         ``None`` if neighbours are independent.
     carried
         Log densities from the batch before. They are computed again only if they are invalid.
+    query
+        The prepared rows of the batch, which serve chains without a window. They are prepared here if not given.
 
     Returns
     -------
     The next state, and the result for the batch.
     """
     first = len(state.window.rows)
-    guests = np.concatenate([state.window.rows[:, :-1], rows]) if first else rows
-    everyone, product = query_rows(guests, known.prior)
+    if first or query is None:
+        query = query_rows(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, known.prior)
+    everyone, product = query
     carried = carried and carried.of(frozen, state.window_seq)
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone[first if carried else 0 :])
     if carried is not None:
@@ -208,7 +216,7 @@ def step(
     carried = WindowDensities(frozen, seq, log_density, log_density_new)
     if gain is not None:
         log_density = log_density + gain[:, None]
-    arrived = BatchInput(everyone, product, log_density, log_density_new, nothing_missing(0, 0))
+    arrived = BatchInput(everyone, product, log_density, log_density_new, COMPLETE)
     if missing is not None and len(missing.rank):
         weighed = view(known, frozen, state)
         new_tables = open_densities(frozen, weighed, after(first, missing), everyone, log_density, log_density_new)
@@ -323,7 +331,7 @@ def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, ro
     guests = restaurant.Guests(instances, nobody, np.zeros(len(rows)), nobody)
     weights = np.empty(len(state.franchise.menu) + 1)
     seats = state.franchise, state.dishes, known.prior
-    sampler_state = SamplerState(guests, *seats, log_density, log_density_new, False, weights, nothing_missing(0, 0))
+    sampler_state = SamplerState(guests, *seats, log_density, log_density_new, False, weights, COMPLETE)
     out = np.empty((len(rows), n_classes + 1))
     for i in range(len(rows)):
         total = weigh_dishes(i, restaurant.CLOSED, sampler_state)

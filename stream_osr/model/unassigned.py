@@ -296,14 +296,15 @@ def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no
 def _nearest(rows: Array, arrived: Array, begin: Array, columns: int) -> Array:
     """Find the nearest rows of each arrival, from each start position on, nearest first, -1 if there are no more."""
     near = np.full((len(begin) * len(arrived), SIZES[-1]), -1)
-    away, least = np.empty(len(rows)), np.empty(SIZES[-1])
+    away, least, numbers = np.zeros(len(rows)), np.empty(SIZES[-1]), categories.numbers_of(rows, columns)
     for i in range(len(arrived)):
-        for j in range(len(rows)):
-            away[j] = 0.0
-            if columns > 0:
-                away[j] = MISMATCH * categories.mismatches(rows[arrived[i]], rows[j], columns)
-            for a in range(columns, rows.shape[1]):
-                away[j] += (rows[arrived[i], a] - rows[j, a]) ** 2
+        away[:] = 0.0
+        for j in range(len(rows) if columns > 0 else 0):
+            away[j] = MISMATCH * categories.mismatches(rows[arrived[i]], rows[j], columns)
+        for a in range(len(numbers)):  # several rows at a time
+            here = numbers[a, arrived[i]]
+            for j in range(len(rows)):
+                away[j] += (here - numbers[a, j]) ** 2
         for since in range(len(begin)):
             found = near[since * len(arrived) + i]
             least[:] = np.inf

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import Chains, opening_seats
@@ -211,7 +212,7 @@ def test(
     count = arrival.usual[:, :1]
     middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
-    np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
+    _add_rows(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
     dependent = arrival.process is not None
     pairs = dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE))
     suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
@@ -235,6 +236,14 @@ def test(
     return arrival
 
 
+@kernel
+def _add_rows(sums: np.ndarray, at: np.ndarray, rows: np.ndarray) -> None:
+    """Do the work of ``np.add.at`` for a few rows, which it takes much longer for."""
+    for i in range(len(at)):
+        for a in range(rows.shape[1]):
+            sums[at[i], a] += rows[i, a]
+
+
 def _count_typical(
     arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, many: np.ndarray, now: int
 ) -> Arrival:
@@ -251,7 +260,7 @@ def _count_typical(
     """
     fade = 0.5 ** (n / LATELY)
     typical = fade * arrival.typical
-    np.add.at(typical, near, np.column_stack([np.ones(len(near)), unknown]))
+    _add_rows(typical, near, np.column_stack([np.ones(len(near)), unknown]))
     posterior = many & (typical[:, 0] >= LEAST_TYPICAL)
     dissolved = posterior & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed

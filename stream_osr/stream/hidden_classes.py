@@ -74,12 +74,16 @@ def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> Lifec
     least
         Least p_unknown of an unassigned instance.
     """
-    chain, recent = update.chain, update.recent
-    unknown = _unknown(recent, 0, least)
-    at = unknown[places_of(_settled(chain, noise), recent.subclass[0, unknown]) < 0][-MOST:]
-    arrived = np.flatnonzero(recent.seq + at >= recent.batches[-1:])[-LOOKED_AT:]
-    if not len(arrived):
+    chain, recent, settled = update.chain, update.recent, _settled(update.chain, noise)
+
+    def unassigned_in(part: RecentInstances) -> np.ndarray:
+        unknown = _unknown(part, 0, least)
+        return unknown[places_of(settled, part.subclass[0, unknown]) < 0]
+
+    if not len(recent.batches) or not len(unassigned_in(since(recent, int(recent.batches[-1])))):
         return update
+    at = unassigned_in(recent)[-MOST:]
+    arrived = np.flatnonzero(recent.seq + at >= recent.batches[-1])[-LOOKED_AT:]
     unassigned = UnassignedRows(recent.seq + at, recent.rows[at], recent.subclass[0, at])
     reported = chain.life.ids[chain.life.noticed]
     found = gather(Alternatives(chain.known, chain.state, noise), unassigned, arrived, reported)

@@ -32,6 +32,7 @@ class ColumnBuffer:
         self.rows = np.empty((capacity, width))
         self.times = np.empty(capacity, object)
         self.p_unknown = np.empty(capacity)
+        self.keys = np.empty(capacity, object)
         self.taken = 0
 
     def claim(self, start: int, count: int) -> bool:
@@ -42,11 +43,17 @@ class ColumnBuffer:
             return free
 
     def write(
-        self, at: int, rows: np.ndarray, times: Sequence[float | None] | np.ndarray, p_unknown: np.ndarray
+        self,
+        at: int,
+        rows: np.ndarray,
+        times: Sequence[float | None] | np.ndarray,
+        p_unknown: np.ndarray,
+        keys: np.ndarray,
     ) -> None:
         """Fill claimed entries."""
         till = at + len(rows)
         self.rows[at:till], self.times[at:till], self.p_unknown[at:till] = rows, times, p_unknown
+        self.keys[at:till] = keys
 
 
 class DecidedBatch(NamedTuple):
@@ -74,11 +81,11 @@ class RecentInstances(NamedTuple):
     batches
         Positions of the first of each batch.
     keys
-        Keys, ``None`` once a label has come, shape (n,).
+        Keys, ``None`` once a label has come, shape (n,). They are a view of the buffer until a label comes.
     subclass
         Subclass of each (-1 if none) in each of R chains, shape (R, n).
     room, start
-        Buffer with rows, times and p_unknown, and the first entry there.
+        Buffer with rows, times, p_unknown and keys, and the first entry there.
     """
 
     seq: int
@@ -136,7 +143,7 @@ def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> 
     seq, room = int(first[0]) if batches else 0, ColumnBuffer(len(keys), width)
     room.claim(0, len(keys))
     for batch in batches:
-        room.write(batch.seq - seq, batch.rows, batch.times, batch.p_unknown)
+        room.write(batch.seq - seq, batch.rows, batch.times, batch.p_unknown, objects(batch.keys))
     return RecentInstances(seq, first, keys, subclass, room, 0)
 
 
@@ -145,14 +152,16 @@ def remember(
 ) -> RecentInstances:
     """Append a batch, record the moves of earlier instances, and drop batches beyond the horizon."""
     n, count = len(recent.keys), len(batch.keys)
-    room, at = recent.room, recent.start + n
+    room, at, as_given = recent.room, recent.start + n, recent.keys.base is recent.room.keys
+    new = objects(batch.keys)
     if not room.claim(at, count):
-        room, at = ColumnBuffer(n + count + (n + count) // 4, recent.rows.shape[1]), n
+        room, at, as_given = ColumnBuffer(n + count + (n + count) // 4, recent.rows.shape[1]), n, True
         room.claim(0, n + count)
-        room.write(0, recent.rows, recent.times, recent.p_unknown)
-    room.write(at, batch.rows, batch.times, batch.p_unknown)
+        room.write(0, recent.rows, recent.times, recent.p_unknown, recent.keys)
+    room.write(at, batch.rows, batch.times, batch.p_unknown, new)
+    keys = room.keys[at - n : at + count] if as_given else np.concatenate([recent.keys, new])
     batches, end = np.append(recent.batches, batch.seq), batch.seq + count
-    keys, subclass = np.append(recent.keys, objects(batch.keys)), np.append(recent.subclass, batch.subclass, axis=1)
+    subclass = np.concatenate([recent.subclass, batch.subclass], axis=1)
     for number, result in enumerate(results):
         moved = places(recent, result.moved)
         subclass[number, moved[moved >= 0]] = result.moved_to[moved >= 0]

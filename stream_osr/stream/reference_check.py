@@ -656,9 +656,9 @@ def owners_of(
 
 def without_openings(state: StreamState, check: ReferenceCheck, n_classes: int) -> StreamState:
     """Reset the openings of tables of subclasses that have an owner, because they are not evidence of new classes."""
-    owned = np.append(check.owner != NOBODY, False)
-    if not owned.any():
+    if (check.owner == NOBODY).all():
         return state
+    owned = np.append(check.owner != NOBODY, False)
     dish = state.franchise.table_dish - n_classes
     founder = np.where(owned[np.where(dish >= 0, dish, -1)], 0.0, state.franchise.table_founder)
     return state._replace(franchise=state.franchise._replace(table_founder=founder))

@@ -14,7 +14,7 @@ from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.missing import MissingPattern, complete_rows, is_complete
-from stream_osr.model.responsibilities import nearby, view
+from stream_osr.model.responsibilities import nearby, query_rows, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
@@ -130,13 +130,15 @@ def seat(
     """
     lasting, settles = parameters.window_after(len(rows)), not parameters.decision_delay
     settings = sampler.Settings(parameters.sweeps, lasting, parameters.half_life, settles)
+    alone = any(not len(chain.state.window_seq) for chain in chains)
+    query = query_rows(rows, chains[0].known.prior) if alone else None
 
     def step(number: int) -> ChainResult:
         chain = chains[number]
         own = None if gain is None else _of_guests(gain, chain.state, len(rows))
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
         state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own, chain.carried
+            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own, chain.carried, query
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
@@ -253,6 +255,8 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
     continues.
     """
     chain, state, result, changes = chain_result[:4]
+    if not len(result.moved):
+        return chain_result
     life = chain.life
     few = hardly_there(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
     left = sorted({*result.moved_from[few].tolist()})
@@ -288,15 +292,17 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
     """Count the instances whose unannounced subclass left the model with this batch."""
     before = chain.state
-    if not _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass])).any():
+    count, moved, none = len(before.ids), len(result.moved), [-1]
+    left = _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass, none]))
+    if not left.any():
         return 0
-    n_classes = len(before.franchise.menu) - len(before.ids)
+    n_classes = len(before.franchise.menu) - count
     dish = before.franchise.table_dish[before.window.table]
-    was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
+    was = left[np.where(dish >= n_classes, dish - n_classes, -1)]
     now = was.copy()
-    now[np.searchsorted(before.window_seq, result.moved)] = result.moved_to
-    settled = before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, was).sum()
-    return int(settled + _left(chain, after, now).sum() + _left(chain, after, result.subclass).sum())
+    now[np.searchsorted(before.window_seq, result.moved)] = left[count : count + moved]
+    settled = before.dishes.size @ left[:count] - was.sum()
+    return int(settled + now.sum() + left[count + moved :].sum())
 
 
 def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
