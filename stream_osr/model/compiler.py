@@ -27,14 +27,11 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import cgutils, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.imputils import impl_ret_borrowed
-from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import CPU, jit_registry
 from numba.core.typed_passes import NativeLowering
@@ -134,32 +131,6 @@ class _Body(JITCodeLibrary):
         self._finalized = True
 
 
-class _Lower(Lower):
-    """Lowering that reads one field of a named tuple where it is.
-
-    numba reads the whole tuple for each of its fields, and clears it when it is not used any more. The state of the
-    sampler is a tuple of some forty arrays, which are words each. LLVM took most of its time for removing all this.
-    """
-
-    def lower_expr(self, resty: Any, expr: Any) -> Any:
-        if expr.op == "getattr" and (name := expr.value.name) not in self._blk_local_varmap:
-            owner = self.typeof(name)
-            if isinstance(owner, types.BaseNamedTuple) and expr.attr in owner.fields:
-                at = owner.fields.index(expr.attr)
-                value = self.builder.load(cgutils.gep_inbounds(self.builder, self.getvar(name), 0, at))
-                return self.context.cast(
-                    self.builder, impl_ret_borrowed(self.context, self.builder, owner[at], value), owner[at], resty
-                )
-        return super().lower_expr(resty, expr)
-
-    def delvar(self, name: str) -> None:
-        if self.context.enable_nrt:
-            super().delvar(name)
-        elif name not in self._blk_local_varmap:
-            self._singly_assigned_vars.discard(name)
-            self._alloca_var(name, self.typeof(name))
-
-
 class _Whole(JITCodeLibrary):
     """Machine code of a function with all its callees.
 
@@ -180,20 +151,9 @@ class _Whole(JITCodeLibrary):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):
-    """Lowering of a function with machine code."""
-
-    _name = "stream_osr_lowering"
-
-    @property
-    def lowering_class(self) -> type[Lower]:
-        return _Lower
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _BodyLowering(_Lowering):
     """Lowering of a function without machine code."""
 
-    _name = "stream_osr_body_lowering"
+    _name = "stream_osr_lowering"
 
     def run_pass(self, state: Any) -> bool:
         state.flags.no_compile = True
@@ -203,16 +163,6 @@ class _BodyLowering(_Lowering):
         state.targetctx.insert_user_function(handle, result.fndesc, [state.library])
         state["cr"] = result._replace(cfunc=handle)
         return True
-
-
-def _pipeline(state: Any, lowering: type[NativeLowering]) -> list[PassManager]:
-    """Make numba's pipeline with another lowering."""
-    whole, make = PassManager("whole"), DefaultPassBuilder
-    for part in (make.define_untyped_pipeline, make.define_typed_pipeline, make.define_nopython_lowering_pipeline):
-        for step, description in part(state).passes:
-            whole.add_pass(lowering if step is NativeLowering else step, description)
-    whole.finalize()
-    return [whole]
 
 
 class _Flags(Flags):
@@ -234,9 +184,19 @@ class _BodyCompiler(CompilerBase):
     unrolls = False
 
     def define_pipelines(self) -> list[PassManager]:
-        self.state.library = _Body(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        self.state.library.unrolls = self.unrolls
-        return _pipeline(self.state, _BodyLowering)
+        state, make = self.state, DefaultPassBuilder
+        state.library = _Body(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.unrolls = self.unrolls
+        whole = PassManager("within")
+        for part in (
+            make.define_untyped_pipeline,
+            make.define_typed_pipeline,
+            make.define_nopython_lowering_pipeline,
+        ):
+            for step, description in part(state).passes:
+                whole.add_pass(_Lowering if step is NativeLowering else step, description)
+        whole.finalize()
+        return [whole]
 
     def _compile_core(self) -> Any:
         self.state.flags = _Flags(self.state.flags)
@@ -254,14 +214,11 @@ def _within(**options: Any) -> Callable[[Callable[..., object]], Any]:
     return lambda function: within(function, options)
 
 
-class _WholeCompiler(CompilerBase):
+class _WholeCompiler(Compiler):
     """Compilation of a function with all its callees to machine code.
 
     numba calls its own functions through dispatchers and libraries of their own. They need no machine code either.
     """
-
-    def define_pipelines(self) -> list[PassManager]:
-        return _pipeline(self.state, _Lowering)
 
     def _compile_core(self) -> Any:
         codegen, own = self.state.targetctx.codegen(), jit_registry.pop(CPU)
