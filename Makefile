@@ -70,7 +70,7 @@ chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
 
 $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."
-	@$(INSTALL) -c constraints.txt pyspark protobuf
+	@$(INSTALL) -c constraints.txt --use-pep517 --config-settings=--build-option=--compression=stored pyspark protobuf
 	@touch $@
 
 pyspark: $(VENV)/.pyspark   ## install what the tests of Spark need
