@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# broker.sh jars | start | stop | kill | wipe | status | run
+# broker.sh jars | start | stop | kill | wipe | status | run | ready
 #   jars   collect the jars with Maven (needs a Maven repository)   start  format once, start, wait until ready
 #   stop   clean shutdown      kill  SIGKILL (crash test; start again keeps the data)      wipe  stop and delete the data
-#   run    start in the foreground
+#   run    start in the foreground    ready  have the jars and the classes of a broker, from which others start, and stop it
 # Environment: KAFKA_VERSION, PORT, CONTROLLER_PORT, WORK (default: ./work beside this script), LIBS, JAVA, HEAP, EXTRA (a file of more properties)
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -67,6 +67,7 @@ case "${1:-start}" in
   jars) jars;; start) start;; stop) halt TERM;; kill) halt KILL;;
   wipe) halt TERM; rm -rf "$DATA";;
   status) if alive; then echo "running, pid $(cat "$PIDF"), 127.0.0.1:$PORT"; else echo "not running"; exit 3; fi;;
+  ready) if [ ! -f "$CLASSES" ]; then start; halt TERM; fi;;
   run) prepare; exec "$JAVA" $HEAP "${log4j[@]}" -cp "$LIBS/*" kafka.Kafka "$PROPS";;
-  *) sed -n '2,7p' "$0"; exit 2;;
+  *) sed -n '2,6p' "$0"; exit 2;;
 esac
