@@ -18,6 +18,7 @@ help:            ## list the targets
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream-osr needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip  # what comes with Python may be years old, and takes twice as long
 
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing stream-osr into $(VENV) (once) ..."
