@@ -11,13 +11,14 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd demo warmup collect chains pyspark spark cases test test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install browser faketime prometheus systemd broker demo warmup chains pyspark spark cases test test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream-osr needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip  # what comes with Python may be years old, and takes twice as long
 
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing stream-osr into $(VENV) (once) ..."
@@ -56,21 +57,24 @@ systemd:   ## install what the tests of the unit of the service run it with (Deb
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd; \
 	else echo "no systemd: the tests that need it are skipped"; fi
 
+JARS := .pytest_cache/d/kafka-jars
+broker:    ## collect what the tests start brokers from, if there are Java and Maven; the first broker does so otherwise
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
+		work=$$(mktemp -d) && WORK=$$work LIBS=$(CURDIR)/$(JARS)/libs PORT=29092 tests/kafka/broker/broker.sh ready; rm -rf "$$work"; \
+	fi
+
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
 warmup: $(VENV)/.dev   ## compile the sampler, once for these sources
 	$(BIN)/stream-osr warmup
 
-collect: $(VENV)/.dev   ## import all tests, so that those who run them find them translated
-	$(BIN)/pytest --quiet --collect-only > /dev/null
-
-chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
-	$(BIN)/pytest --quiet -m 'chains and not long' tests/model tests/benchmarks
+chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own; the others find all modules translated
+	$(BIN)/pytest --quiet -m 'chains and not long'
 
 $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."
-	@$(INSTALL) -c constraints.txt pyspark protobuf
+	@$(INSTALL) -c constraints.txt --use-pep517 --config-settings=--build-option=--compression=stored pyspark protobuf
 	@touch $@
 
 pyspark: $(VENV)/.pyspark   ## install what the tests of Spark need

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,19 @@ def fitted(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
     model = learn_all(OpenSetRecognizer(**grouped(**arguments)), training_part(n))
     model.freeze()
     return model
+
+
+_trained: dict[str, OpenSetRecognizer] = {}
+_training = threading.Lock()
+
+
+def fitted_once(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
+    """What :func:`fitted` returns, for tests that ask nothing of training: trained once in a process, and copied."""
+    named = repr((n, sorted(arguments.items())))
+    with _training:
+        if named not in _trained:
+            _trained[named] = fitted(n, **arguments)
+    return copy(_trained[named])
 
 
 def play(

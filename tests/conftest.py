@@ -10,10 +10,12 @@ import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.documents.reading import needs_broker
+from tests.processes import SHARED, asking_socket
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -39,6 +41,18 @@ FIRST = (
     "chains",
 )
 """What takes longest is begun first, lest the last process run alone."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Have one process for all test processes, from which they fork those that they start: it imports for seconds."""
+    node.workerinput[SHARED] = asking_socket()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell a test process, and what it starts, of that one."""
+    if shared := getattr(config, "workerinput", {}).get(SHARED):
+        os.environ[SHARED] = shared
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,6 +28,8 @@ from typing import Any, NoReturn
 
 LARGEST = 1 << 17
 """Bytes of a request: arguments and environment."""
+SHARED = "SERVER_OF_TEST_PROCESSES"
+"""Variable of the environment: path of the socket of a server that another process has started."""
 COMMAND = ("-c", "from stream_osr_connectors.cli.app import main; main()")
 """The command line without what begins before it is imported."""
 
@@ -67,7 +69,9 @@ class Process:
         self._told, tells = os.pipe()
         with Path(os.devnull).open("r+b", buffering=0) as nothing:
             streams = [nothing.fileno() if file is None else file for file in (stdin, stdout, stderr)]
-            _server().send(json.dumps(asked).encode(), [*streams, tells])
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+                server.connect(asking_socket())
+                socket.send_fds(server, [json.dumps(asked).encode()], [*streams, tells])
         os.close(tells)
         self._lock = threading.Lock()
         self.pid = self._number("it was not started")
@@ -137,7 +141,7 @@ def run(
 
 
 class _Server:
-    """The process from which others are forked, seen from those who want one."""
+    """The process from which others are forked, seen from who has started it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="processes-")  # nobody else can open what is in it
@@ -151,9 +155,6 @@ class _Server:
             command = [sys.executable, "-m", "tests.processes", *map(str, numbers)]
             self._process = subprocess.Popen(command, pass_fds=numbers, env=environment, stdin=subprocess.DEVNULL)
         atexit.register(self._end)
-
-    def send(self, asked: bytes, files: list[int]) -> None:
-        socket.send_fds(self._socket, [asked], files)
 
     def _end(self) -> None:
         self._socket.close()
@@ -169,21 +170,19 @@ def _made(process: int) -> _Server:
     return _Server()
 
 
-def _server() -> _Server:
-    with _starting:
-        return _made(os.getpid())
-
-
 def asking_socket() -> str:
-    """Path of the socket by which other programs ask for processes (``tests/documents/forked.py``)."""
-    return _server().address
+    """Path of the socket by which one asks for processes; the processes of a test run have one server for all."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
+    with _starting:
+        return _made(os.getpid()).address
 
 
 # In the process from which others are forked
 
 
 def main() -> None:
-    """Fork as often as told; a process that was forked returns from the loop, and does what it is for."""
+    """Fork as often as asked, until who has started this ends; what was forked leaves the loop for what it is for."""
     import pandas
 
     import stream_osr_connectors.kafka.ops.command
@@ -246,13 +245,12 @@ def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | 
             os.read(woken, 4096)
             _reap(waiting)
         if asking in ready:
-            asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
-            if not asked:
-                return None
-        elif listening in ready:
-            with listening.accept()[0] as other:
-                asked, files, _, _ = socket.recv_fds(other, LARGEST, 4)
-        else:
+            return None
+        if listening not in ready:
+            continue
+        with listening.accept()[0] as other:
+            asked, files, _, _ = socket.recv_fds(other, LARGEST, 4)
+        if not asked:  # who has connected was killed
             continue
         *streams, tells = files
         process = os.fork()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ def rows(n: int, keys: int = 7, seed: int = 0) -> list[Row]:
     ]
 
 
-def alone(trained: TrainedModel, part: Iterable[Row], **arguments: Any) -> dict[str, tuple[list[Any], list[Any]]]:
+Results = dict[str, tuple[list[Any], list[Any]]]
+
+
+def alone(trained: TrainedModel, part: Iterable[Row], **arguments: Any) -> Results:
     """The results of a recognizer for each key."""
     models: dict[str, OpenSetRecognizer] = {}
     for by, x, t in part:
@@ -53,8 +56,22 @@ def alone(trained: TrainedModel, part: Iterable[Row], **arguments: Any) -> dict[
     return {by: (list(model.drain()), list(model.drain_events())) for by, model in models.items()}
 
 
-def results(keyed: Keyed) -> dict[str, tuple[list[Any], list[Any]]]:
-    out: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+@pytest.fixture(scope="module")
+def each_alone(trained: TrainedModel) -> Callable[..., Results]:
+    """What :func:`alone` has of so many rows, once for all that compare with it; not to be changed."""
+    found: dict[str, Results] = {}
+
+    def of(n: int, arguments: dict[str, Any]) -> Results:
+        named = repr((n, arguments))
+        if named not in found:
+            found[named] = alone(trained, rows(n), **arguments)
+        return found[named]
+
+    return of
+
+
+def results(keyed: Keyed) -> Results:
+    out: Results = defaultdict(lambda: ([], []))
     for by, decision in keyed.drain():
         out[by][0].append(decision)
     for by, event in keyed.drain_events():
@@ -65,7 +82,7 @@ def results(keyed: Keyed) -> dict[str, tuple[list[Any], list[Any]]]:
 @pytest.mark.parametrize("memory", [1, SMALL, 1 << 30])
 @pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
 def test_a_key_has_the_results_of_a_recognizer_of_its_own(
-    trained: TrainedModel, memory: int, arguments: dict[str, Any]
+    trained: TrainedModel, each_alone: Callable[..., Results], memory: int, arguments: dict[str, Any]
 ) -> None:
     arguments = grouped(**arguments)
     part = rows(700)
@@ -73,7 +90,7 @@ def test_a_key_has_the_results_of_a_recognizer_of_its_own(
     for by, x, t in part:
         keyed.learn_one(x, by=by, t=t, key=t)
     keyed.flush()
-    assert results(keyed) == alone(trained, part, **arguments)
+    assert results(keyed) == each_alone(700, arguments)
     assert (keyed.loaded > 20) == (memory < 1 << 30)
     assert (keyed.loaded == 0) == (memory == 1 << 30)
 
@@ -176,7 +193,11 @@ def test_what_cannot_be_used_changes_nothing(trained: TrainedModel, tmp_path: Pa
 @pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
 def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
-    trained: TrainedModel, tmp_path: Path, memory: int, arguments: dict[str, Any]
+    trained: TrainedModel,
+    each_alone: Callable[..., Results],
+    tmp_path: Path,
+    memory: int,
+    arguments: dict[str, Any],
 ) -> None:
     """What the lost process stored later neither replaces nor deletes what the saved state names."""
     part, every = rows(500), {**ARGUMENTS, **grouped(**arguments)}
@@ -201,11 +222,11 @@ def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
         out = [old + new for old, new in zip(out, kept, strict=True)]
     keyed.flush()
     out = [out[0] + list(keyed.drain()), out[1] + list(keyed.drain_events())]
-    found: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    found: Results = defaultdict(lambda: ([], []))
     for kind in (0, 1):
         for by, each in out[kind]:
             found[by][kind].append(each)
-    assert found == alone(trained, part, **arguments)
+    assert found == each_alone(500, arguments)
 
 
 @pytest.mark.parametrize(

@@ -104,22 +104,32 @@ POINTS = {
 ARGUMENTS = {"batch_size": 16, "window": 50, "label_horizon": 150, "seed": 3}
 
 
+@functools.cache
+def handed_over(way: str) -> tuple[dict[str, OpenSetRecognizer], str]:
+    """What a way makes of a recognizer at each point, and the outcome of that recognizer, which goes on meanwhile."""
+    operations, begin, made = story(), 0, dict[str, OpenSetRecognizer]()
+    first = OpenSetRecognizer(**grouped(**ARGUMENTS))
+    with tempfile.TemporaryDirectory() as folder:
+        for point, end in POINTS.items():
+            play(first, operations[begin:end])
+            if point == "late-labels-pending":
+                assert first.value.evidence
+                assert first.value.buffer
+            made[point], begin = WAYS[way](first, Path(folder)), end
+    play(first, operations[begin:])
+    first.flush()
+    return made, outcome(first)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("point", POINTS)
-def test_goes_on_bit_for_bit(way, point, tmp_path):
-    operations, at = story(), POINTS[point]
-    first = OpenSetRecognizer(**grouped(**ARGUMENTS))
-    play(first, operations[:at])
-    if point == "late-labels-pending":
-        assert first.value.evidence
-        assert first.value.buffer
-    second = WAYS[way](first, tmp_path)
-    play(second, operations[at:])
+def test_goes_on_bit_for_bit(way, point):
+    made, first = handed_over(way)
+    second = made[point]
+    play(second, story()[POINTS[point] :])
     second.flush()
     assert outcome(second) == uninterrupted(**ARGUMENTS)
-    play(first, operations[at:])  # and what was saved goes on as well
-    first.flush()
-    assert outcome(first) == uninterrupted(**ARGUMENTS)
+    assert first == uninterrupted(**ARGUMENTS), "what was saved goes on as well"
 
 
 @pytest.mark.parametrize(
@@ -206,9 +216,7 @@ def test_another_process_computes_the_same_bits(start, tmp_path):
     model = OpenSetRecognizer(**grouped(**ARGUMENTS))
     play(model, story()[:start])
     model.save(tmp_path / "model.osr")
-    play(model, story()[start:])
-    model.flush()
-    assert elsewhere(tmp_path / "model.osr", start) == outcome(model)
+    assert elsewhere(tmp_path / "model.osr", start) == uninterrupted(**ARGUMENTS)
 
 
 @pytest.mark.parametrize("begin", [0, 91], ids=["of training", "of the stream"])
@@ -222,8 +230,9 @@ def test_the_seed_decides(begin):
         play(model, story()[begin:])
         return outcome(model)
 
-    assert after(0) == after(0)
-    assert len({after(seed) for seed in range(4)}) == 4
+    outcomes = [after(seed) for seed in range(4)]
+    assert after(0) == outcomes[0]
+    assert len(set(outcomes)) == 4
 
 
 # One trained model for several recognizers
@@ -503,32 +512,42 @@ def test_a_model_without_a_number_that_varies_is_saved_and_goes_on(constants, tm
 # Streams in which neighbours depend on each other
 
 
-@pytest.mark.parametrize("way", [*WAYS, "beside"])
-@pytest.mark.parametrize(
-    ("memory", "arguments"),
-    [
-        (0.95, {"batch_size": 16, "window": 100}),
-        (0.0, {"batch_size": 16, "window": 100}),
-        (0.95, {"batch_size": 64, "window": 20}),
-        (0.95, {"batch_size": 16, "window": 100, "decision_delay": 40}),
-    ],
-    ids=["in training", "found by the stream", "smaller window than batch", "held back"],
-)
-def test_a_dependent_stream_goes_on_bit_for_bit(memory: float, arguments: Any, way: str, tmp_path: Path) -> None:
+DEPENDENT: dict[str, tuple[float, dict[str, int]]] = {
+    "in training": (0.95, {"batch_size": 16, "window": 100}),
+    "found by the stream": (0.0, {"batch_size": 16, "window": 100}),
+    "smaller window than batch": (0.95, {"batch_size": 64, "window": 20}),
+    "held back": (0.95, {"batch_size": 16, "window": 100, "decision_delay": 40}),
+}
+REST = [(x, None) for x, _ in dependent_rows(1400, 2)]
+SEEN = 905  # 14 * 64 + 9 = 56 * 16 + 9
+
+
+@functools.cache
+def dependent(kind: str) -> tuple[dict[str, OpenSetRecognizer], str]:
+    """What each way makes of a recognizer in the midst of such a stream, and the outcome of that recognizer."""
+    memory, arguments = DEPENDENT[kind]
     model = OpenSetRecognizer(**grouped(**arguments, chains=3, training_sweeps=5, seed=2))
     learn_all(model, dependent_rows(600, 1, memory)).freeze()
     assert model.trained.is_dependent == (memory > 0.0)
-    rows = [(x, None) for x, _ in dependent_rows(1400, 2)]
-    learn_all(model, rows[:905])  # 905 = 14 * 64 + 9 = 56 * 16 + 9
+    learn_all(model, REST[:SEEN])
     arrival = model.value.stream.arrival
     assert arrival.process is not None
     assert arrival.gain.any()
     assert (arrival.fitted >= 0) == (memory == 0.0)
     assert model.pending
-    other = {**WAYS, "beside": beside_its_model}[way](model, tmp_path)
-    for each in (model, other):
-        learn_all(each, rows[905:]).flush()
-    assert outcome(model) == outcome(other)
+    with tempfile.TemporaryDirectory() as folder:
+        made = {way: make(model, Path(folder)) for way, make in {**WAYS, "beside": beside_its_model}.items()}
+    learn_all(model, REST[SEEN:]).flush()
+    return made, outcome(model)
+
+
+@pytest.mark.parametrize("way", [*WAYS, "beside"])
+@pytest.mark.parametrize("kind", DEPENDENT)
+def test_a_dependent_stream_goes_on_bit_for_bit(kind: str, way: str) -> None:
+    made, first = dependent(kind)
+    other = made[way]
+    learn_all(other, REST[SEEN:]).flush()
+    assert outcome(other) == first
 
 
 @pytest.mark.parametrize("arguments", [{}, {"follow_drift": True}, {"batch_size": 64, "window": 20}], ids=str)

@@ -152,8 +152,7 @@ def changes(content: Any) -> Iterator[Change]:
 
 
 def changed(content: Any, change: Change) -> Any:
-    """Make a change of a copy; ``None``: it changes nothing."""
-    content = deepcopy(content)
+    """Make a change, in place where that can be; ``None``: it changes nothing."""
     *steps, last = change.place.steps
     value, name = found(content, change.place), change.name
     if name in ("missing", "another name"):

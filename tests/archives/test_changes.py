@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import resource
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,12 +122,13 @@ class Told(NamedTuple):
 
 def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
-    current = [content]
-    monkeypatch.setattr(files, "form_from", lambda *_: deepcopy(current[0]))
+    form = pickle.dumps(content)  # reading this is the fastest way to a copy
+    current = [form]
+    monkeypatch.setattr(files, "form_from", lambda *_: pickle.loads(current[0]))
     expected = bits(go())
     at = 0
     while at < len(todo):
-        told, status = _in_a_child(todo[at : at + TOGETHER], content, current, go, expected)
+        told, status = _in_a_child(todo[at : at + TOGETHER], form, current, go, expected)
         for outcome, said in told:
             yield Told(todo[at], outcome, said)
             at += 1
@@ -137,7 +138,7 @@ def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypat
 
 
 def _in_a_child(
-    todo: Sequence[Change], content: Any, current: list[Any], go: Callable[[], Any], expected: bytes
+    todo: Sequence[Change], form: bytes, current: list[bytes], go: Callable[[], Any], expected: bytes
 ) -> tuple[list[list[str]], int]:
     ours, theirs = os.pipe()
     child = os.fork()
@@ -145,7 +146,7 @@ def _in_a_child(
         os.close(ours)
         try:
             with os.fdopen(theirs, "w") as out:
-                _try_each(todo, content, current, go, expected, out)
+                _try_each(todo, form, current, go, expected, out)
         finally:
             os._exit(0)
     os.close(theirs)
@@ -156,8 +157,8 @@ def _in_a_child(
 
 def _try_each(
     todo: Sequence[Change],
-    content: Any,
-    current: list[Any],
+    form: bytes,
+    current: list[bytes],
     go: Callable[[], Any],
     expected: bytes,
     out: Any,
@@ -166,10 +167,10 @@ def _try_each(
     warnings.simplefilter("ignore")
     for change in todo:
         signal.alarm(SECONDS)
-        other = changed(content, change)
+        other = changed(pickle.loads(form), change)
         told = ["harmless", "nothing is changed"]
         if other is not None:
-            current[0] = other
+            current[0] = pickle.dumps(other)
             try:
                 told = ["harmless" if bits(go()) == expected else "other", ""]
             except StreamOSRError as error:  # also when what was read is used: a setting, a place in a file

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from stream_osr_connectors.files import open_sink, open_source
-from tests.blobs import NAMES, fitted, stream_part
+from tests.blobs import NAMES, fitted_once, stream_part
 from tests.doors.files import Sinks, run
 from tests.processes import COMMAND, Process
 
@@ -36,7 +36,7 @@ class Service:
     def __init__(self, folder: Path, *more: object, port: int = 0) -> None:
         self.folder, self.state, self._log = folder, folder / "state", folder / "log"
         if not (folder / "model.osr").exists():
-            fitted(**MODEL).save(folder / "model.osr")
+            fitted_once(**MODEL).save(folder / "model.osr")
         where = "--model", folder / "model.osr", "--state", self.state, "--port", port
         with self._log.open("ab") as log:
             self._before = log.tell()
@@ -92,7 +92,7 @@ def check_against_files(folder: Path, n: int) -> None:
         open_sink(folder / "decisions.jsonl") as decisions,
         open_sink(folder / "events.jsonl") as events,
     ):
-        run(fitted(**MODEL), source, Sinks(decisions, events))
+        run(fitted_once(**MODEL), source, Sinks(decisions, events))
     for name in ("decisions.jsonl", "events.jsonl"):
         served, of_files = (folder / "state" / name).read_bytes(), (folder / name).read_bytes()
         assert of_files.startswith(served)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.http import InstanceJournal, JournalLine, JournalSource
 from tests.doors.library import ConnectorError
 from tests.http import rotating
@@ -24,7 +24,7 @@ def test_kills_at_each_step_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """The file loop gets the instances in the order of their numbers, as the client knows them."""
     state, n = tmp_path / "state", 240
     state.mkdir()
-    fitted(**MODEL).save(state / "model.osr")
+    fitted_once(**MODEL).save(state / "model.osr")
     command = [sys.executable, "-m", "tests.http.rotating", state, str(n)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr

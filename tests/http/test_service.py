@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from stream_osr.parallel import one_thread
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.http import (
     MOST_BODY,
     OPERATIONS,
@@ -195,7 +195,7 @@ def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> Non
 
 def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path) -> None:
     """A run that does not read, and a disk that is full."""
-    run = FolderRun(tmp_path, fitted(**MODEL))
+    run = FolderRun(tmp_path, fitted_once(**MODEL))
     acceptor = Acceptor(run.journal)
     acceptor.start()
     listening = listen("127.0.0.1", 0)

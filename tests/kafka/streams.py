@@ -20,7 +20,7 @@ from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of
 from tests.doors.library import grouped
 from tests.processes import Process
@@ -288,7 +288,7 @@ def instances(n: int, partitions: int, seed: int = 0, begin: int = 0) -> list[tu
 
 def small_model(**arguments: Any) -> OpenSetRecognizer:
     """A recognizer that is fast."""
-    return fitted(**{"batch_size": 32, "chains": 1, "window": 32, "seed": 5, **arguments})
+    return fitted_once(**{"batch_size": 32, "chains": 1, "window": 32, "seed": 5, **arguments})
 
 
 def check_exactly_once(stream: Stream) -> list[int]:

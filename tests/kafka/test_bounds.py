@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors import kafka as inside
 from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
 from tests.doors.connectors import DecodeError, JsonFields
@@ -93,7 +93,7 @@ def test_monsters_are_left_and_counted(
 
 
 def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
-    model = fitted(chains=1, seed=5, max_classes=2)
+    model = fitted_once(chains=1, seed=5, max_classes=2)
     partition = begin(
         OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), inside.Boundary(0)
     )
@@ -122,7 +122,9 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
 
 
 def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    partition = begin(OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1), inside.Boundary(0))
+    partition = begin(
+        OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), inside.Boundary(0)
+    )
 
     def fail(*_: Any) -> None:
         raise FloatingPointError("by order of the test")
@@ -223,7 +225,9 @@ READ, READ_WHOLE = (
 def test_beyond_the_bounds_it_is_a_dead_letter(value: dict[str, Any], arguments: dict[str, Any]) -> None:
     decode = arguments.pop("decode", None)
     if isinstance(value.get("y"), str) and decode is None:
-        now = begin(OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1), inside.Boundary(0))
+        now = begin(
+            OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), inside.Boundary(0)
+        )
     else:
         now = fresh(**arguments)
     batch = labelled(orjson.dumps({"a": 1, "b": 1, **value}))
@@ -240,7 +244,7 @@ def test_a_key_of_three_thousand_bytes_is_what_it_was() -> None:
 
 
 def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Path) -> None:
-    model = fitted(chains=1, seed=5)
+    model = fitted_once(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
         model.limits = Limits(max_classes=most)

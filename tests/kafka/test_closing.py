@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.commands import parse_record
 from tests.doors.connectors import JsonFields
 from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, PartitionOutput, Place, begin, step
@@ -40,7 +40,7 @@ class Failing:
 
 @pytest.fixture
 def before() -> Partition:
-    model = fitted(chains=1, decision_delay=20, seed=5, batch_size=1 << 62)
+    model = fitted_once(chains=1, decision_delay=20, seed=5, batch_size=1 << 62)
     return advance(begin(model, Boundary(0)), records(40))[0]
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings, load_settings
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.cli import app
 from tests.doors.kafka import exits, serve
 from tests.doors.library import InvalidParameter, MissingExtra, NotTrained, PersistenceError
@@ -55,7 +55,7 @@ def test_a_model_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_no_broker_is_one_clear_line(tmp_path: Path) -> None:
-    fitted().save(tmp_path / "m.osr")
+    fitted_once().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", "127.0.0.1:1", "--input", "in"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
     assert told.returncode == exits.NO_BROKER
@@ -65,7 +65,7 @@ def test_no_broker_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_missing_is_named(broker: Broker, tmp_path: Path) -> None:
-    fitted().save(tmp_path / "m.osr")
+    fitted_once().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", broker.address, "--input", "nowhere"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
     assert told.returncode == exits.NO_TOPIC

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.kafka import (
     IN_A_ROW,
     Encoded,
@@ -32,7 +32,7 @@ PLACE = Place("in", 3)
 
 def made() -> tuple[list[Outgoing], list[Outgoing]]:
     """Decisions and events of a stream, as JSON."""
-    model = fitted(batch_size=32, chains=1)
+    model = fitted_once(batch_size=32, chains=1)
     for number, (x, _) in enumerate(stream_part(128)):
         model.learn_one(x, key=f"k{number}", t=float(number))
     model.close_batch()

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.stream import StageCounts
-from tests.blobs import KNOWN, NEW, around, fitted, stream_part
+from tests.blobs import KNOWN, NEW, around, fitted_once, stream_part
 from tests.doors import kafka as inside
 from tests.doors.discovery import EVENT_TABLE, Estimate, Movement, Signals
 from tests.doors.trust import ExpectedRecall
@@ -37,7 +37,7 @@ def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecogni
 
 
 def test_what_is_found_is_what_the_recognizer_says() -> None:
-    model = run(fitted(chains=2, batch_size=32))
+    model = run(fitted_once(chains=2, batch_size=32))
     told, _ = inside.find(model)
     assert told.signals == model.signals
     assert told.signals.novelty >= 1
@@ -58,7 +58,7 @@ def test_what_is_found_is_what_the_recognizer_says() -> None:
 
 
 def test_a_class_that_moves_shows_in_its_rank_and_in_no_other() -> None:
-    model, rng = fitted(100, chains=1, batch_size=32), np.random.default_rng(1)
+    model, rng = fitted_once(100, chains=1, batch_size=32), np.random.default_rng(1)
     for left, right in zip(around((-2.0, 0.0), 80, rng), around(KNOWN["right"], 80, rng), strict=True):
         model.learn_one(left)
         model.learn_one(right)
@@ -68,7 +68,7 @@ def test_a_class_that_moves_shows_in_its_rank_and_in_no_other() -> None:
 
 
 def test_each_emerging_subclass_is_at_one_stage() -> None:
-    model, rng = fitted(chains=1, batch_size=32, half_life=20), np.random.default_rng(2)
+    model, rng = fitted_once(chains=1, batch_size=32, half_life=20), np.random.default_rng(2)
     for centre, n in ((NEW, 40), ((30.0, 30.0), 40), (KNOWN["left"], 200), ((30.0, -30.0), 40)):
         for x in around(centre, n, rng):
             model.learn_one(x)
@@ -89,12 +89,12 @@ def test_each_emerging_subclass_is_at_one_stage() -> None:
 
 
 def test_without_references_there_is_no_recall_by_class() -> None:
-    told, _ = inside.find(run(fitted(chains=1, references=0), 64))
+    told, _ = inside.find(run(fitted_once(chains=1, references=0), 64))
     assert [own.recall for own in told.classes.values()] == [None, None]
 
 
 def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None:
-    model = run(fitted(chains=2, batch_size=32))
+    model = run(fitted_once(chains=2, batch_size=32))
     stream = model.value.stream
     first, measured = inside.find(model)
     assert model.value.stream is stream
@@ -106,7 +106,7 @@ def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None
 def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
     figures, model = (
         inside.ServiceStats(partitions={PLACE: inside.PartitionStats(), OTHER: inside.PartitionStats()}),
-        fitted(chains=1),
+        fitted_once(chains=1),
     )
     owned = {
         number: inside.Owned(inside.begin(model, inside.Boundary(0)), deque(), [], 0.0)
@@ -129,7 +129,7 @@ def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replay
 
 
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
-    figures, model = inside.ServiceStats(), fitted(chains=1, batch_size=32)
+    figures, model = inside.ServiceStats(), fitted_once(chains=1, batch_size=32)
     inside.begin_counts(figures, PLACE, model)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
@@ -159,7 +159,7 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
 
 
 def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
-    figures, model = inside.ServiceStats(), fitted(chains=1)
+    figures, model = inside.ServiceStats(), fitted_once(chains=1)
     about = {"batch": 7, "seq": 99, "model": "m"}
     change = {"direction": "sparser", "since": 3, "size": 9, "rank_before": 0.5, "rank_now": 0.1}
     movement = Movement(mean={"a": 2.0}, trained={"a": 1.0}, shift={"a": 1.0})

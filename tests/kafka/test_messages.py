@@ -27,7 +27,7 @@ from stream_osr import (
     SubclassRefuted,
     UnknownRateJumped,
 )
-from tests.blobs import KNOWN, around, fitted, stream_part
+from tests.blobs import KNOWN, around, fitted_once, stream_part
 from tests.doors.connectors import DecodeError, JsonFields
 from tests.doors.discovery import Moment
 from tests.doors.kafka import (
@@ -68,7 +68,7 @@ def validator(name: str) -> Draft202012Validator:
 
 def stream_with_names() -> OpenSetRecognizer:
     """A stream in which everything happens that events tell of, short of drift."""
-    model = fitted(batch_size=32, chains=1)
+    model = fitted_once(batch_size=32, chains=1)
     for number, (x, _) in enumerate(stream_part(400)):
         model.learn_one(x, key=f"k{number}", t=float(number))
     emerged = model.new_classes().candidates[0].subclasses[0]

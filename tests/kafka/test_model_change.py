@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted, learn_all, stream_part, training_part
+from tests.blobs import fitted_once, learn_all, stream_part, training_part
 from tests.doors import kafka as inside
 from tests.doors.commands import parse_record
 from tests.doors.library import ConnectorError
@@ -29,8 +29,8 @@ class Upgrade:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
-        fitted(chains=1, decision_delay=HELD_BACK, seed=5).save(folder / "a.osr")
-        fitted(60, chains=1, decision_delay=HELD_BACK, seed=6).save(folder / "b.osr")
+        fitted_once(chains=1, decision_delay=HELD_BACK, seed=5).save(folder / "a.osr")
+        fitted_once(60, chains=1, decision_delay=HELD_BACK, seed=6).save(folder / "b.osr")
         self.settings = {"brokers": "b", "input": "in", "state": folder / "state", **settings}
         self.snapshots = inside.Snapshots(folder / "state" / "stream-osr", keep=2)
         self.snapshots.open()
@@ -154,7 +154,7 @@ def test_what_is_asked_goes_to_the_stream_it_was_meant_for(tmp_path: Path) -> No
 
 def test_without_decisions_held_back_a_cold_start_needs_nothing(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_model_change="cold")
-    fitted(chains=1, seed=5).save(tmp_path / "a.osr")
+    fitted_once(chains=1, seed=5).save(tmp_path / "a.osr")
     upgrade.state, _ = upgrade.run("a", [40, 80, 80], snapshot_after=0)
     found = upgrade.found(upgrade.recovery("b"), first=150)
     assert (found.new, found.state.history.last, found.replay) == (True, inside.Boundary(END), ())
@@ -216,7 +216,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
 
 def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path) -> None:
     """A clean stop, another model, SIGKILL after the switch: one decision each, the same ids, the same bits."""
-    first, second = small_model(decision_delay=HELD_BACK), fitted(60, batch_size=32, chains=1, window=32, seed=6)
+    first, second = small_model(decision_delay=HELD_BACK), fitted_once(60, batch_size=32, chains=1, window=32, seed=6)
     limits = {".subclasses": 1_000_000}
     stream = Stream(broker.address, tmp_path, 2, first, limits, snapshot_interval=1.0, on_model_change="carry")
     stream.settings["subclasses"] = f"{stream.topic}.subclasses"

@@ -11,7 +11,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted, learn_all, training_part
+from tests.blobs import fitted_once, learn_all, training_part
 from tests.doors.kafka import CurrentModel, Journal, ModelFile
 from tests.doors.kafka import models as current_model
 from tests.doors.library import WITHOUT_END, NotTrained, PersistenceError
@@ -26,7 +26,7 @@ def settings_of(folder: Path, **settings: Any) -> ServiceSettings:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    fitted(chains=1, batch_size=48, min_probability=0.25, seed=5).save(tmp_path / "model.osr")
+    fitted_once(chains=1, batch_size=48, min_probability=0.25, seed=5).save(tmp_path / "model.osr")
     (tmp_path / "kept").mkdir()
     return tmp_path
 
@@ -40,7 +40,7 @@ def test_a_worker_gets_the_model_as_the_parent_has_it(saved: Path) -> None:
     folder = saved / "kept"
     first = ModelFile.load(settings_of(saved))
     first.keep(folder)
-    fitted(chains=1, batch_size=64, min_probability=0.75, seed=5).save(saved / "model.osr")
+    fitted_once(chains=1, batch_size=64, min_probability=0.75, seed=5).save(saved / "model.osr")
     second = ModelFile.load(settings_of(saved, threads=2))
     second.keep(folder)
     assert first.identity == second.identity, "these may change under a running group"
@@ -62,7 +62,7 @@ def test_what_was_kept_and_is_damaged_is_written_anew(saved: Path, caplog: Any) 
     model = ModelFile.load(settings_of(saved))
     path = folder / f"{model.identity}.model"
     other = ModelFile.load(settings_of(saved, seed=9))
-    fitted(60, chains=1).save(saved / "other.osr")
+    fitted_once(60, chains=1).save(saved / "other.osr")
     for content in (b"", (saved / "model.osr").read_bytes()[:5000], (saved / "other.osr").read_bytes()):
         path.write_bytes(content)
         caplog.clear()
@@ -117,7 +117,7 @@ def test_a_changed_file_changes_nothing_and_is_said_once(saved: Path, caplog: An
     current.look()
     assert not caplog.text, "the same content, though written anew"
     for n in range(3):
-        fitted(60 + n, chains=1, seed=6).save(saved / "model.osr")
+        fitted_once(60 + n, chains=1, seed=6).save(saved / "model.osr")
         current.look()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert f"model.osr has changed since it was loaded. SIGHUP loads it, until then the model {running.identity}" in (
@@ -135,7 +135,7 @@ def test_it_is_replaced_when_told_to(saved: Path, caplog: Any) -> None:
     first = current.model
     assert not current.replace()
     assert f"holds the model that runs, {first.identity}: nothing changes" in caplog.text
-    fitted(60, chains=1, seed=6).save(saved / "model.osr")
+    fitted_once(60, chains=1, seed=6).save(saved / "model.osr")
     assert current.replace()
     assert current.model.identity != first.identity
     assert ModelFile.named(saved / "kept", current.model.name).identity == current.model.identity
@@ -143,7 +143,7 @@ def test_it_is_replaced_when_told_to(saved: Path, caplog: Any) -> None:
     caplog.clear()
     current.look()
     assert not caplog.text
-    fitted(60, chains=1, seed=6, batch_size=17).save(saved / "model.osr")
+    fitted_once(60, chains=1, seed=6, batch_size=17).save(saved / "model.osr")
     assert current.replace(), "what a replay does not depend on is given to the workers, too"
     assert current.model.batch_size == 17
     assert len(Journal(saved / "kept").read()) == 2
@@ -169,7 +169,7 @@ def test_what_cannot_follow_is_said_and_the_model_stays(saved: Path, caplog: Any
     assert "is damaged" in tell()
     OpenSetRecognizer().save(saved / "next.osr")
     assert "stays: " in tell()
-    fitted(60, chains=1, seed=6).save(saved / "next.osr")
+    fitted_once(60, chains=1, seed=6).save(saved / "next.osr")
     assert "on_model_change is refuse" in tell()
     other = OpenSetRecognizer(chains=1, seed=5)
     learn_all(other, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()

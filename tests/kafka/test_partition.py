@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr import SubclassEmerged
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors import kafka as inside
 from tests.doors.commands import parse_record
 from tests.doors.connectors import JsonFields
@@ -44,7 +44,7 @@ def advance(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> ServiceSettings:
-    fitted(chains=1, decision_delay=20, seed=5).save(tmp_path / "model.osr")
+    fitted_once(chains=1, decision_delay=20, seed=5).save(tmp_path / "model.osr")
     return ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
 
 

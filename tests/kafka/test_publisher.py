@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import Decision
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.kafka import Outgoing, PartitionOutput, Place, RecordOrigin, TakenRecords
 from tests.kafka.publishers import publisher
 
@@ -88,7 +88,7 @@ def test_a_batch_of_decisions_is_encoded_as_each_from_scratch(
 
 def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
     """Everything else names the topic as it is."""
-    model = fitted(batch_size=32, chains=1)
+    model = fitted_once(batch_size=32, chains=1)
     for x, _ in stream_part(64):
         model.learn_one(x)
     events = list(model.drain_events())

@@ -9,7 +9,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.kafka import (
     Boundary,
     ModelFile,
@@ -25,10 +25,10 @@ from tests.kafka.test_partition import advance, records
 
 
 def test_figures_follow_the_recognizer() -> None:
-    model, figures = fitted(chains=1), PartitionStats()
+    model, figures = fitted_once(chains=1), PartitionStats()
     figures.follow(model)
     assert figures.recall == stats.PartitionRecall(None, model.trained.report.known_recall)
-    without = fitted(chains=1, references=0)
+    without = fitted_once(chains=1, references=0)
     figures.follow(without)
     assert figures.recall == stats.PartitionRecall(), "nobody can tell whether the promise holds"
     assert figures.menu is not None
@@ -36,7 +36,7 @@ def test_figures_follow_the_recognizer() -> None:
 
 
 def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
-    trained = fitted(200, chains=1).trained
+    trained = fitted_once(200, chains=1).trained
     unreachable = replace(trained.report, known_recall=1.1, recall_interval=(1.05, 1.15))
     promising = OpenSetRecognizer.from_trained(replace(trained, report=unreachable), chains=1)
     promising.save(tmp_path / "model.osr")

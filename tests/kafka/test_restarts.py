@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.kafka import CurrentModel, Overview, ServiceStats, StartOrder, Work, Workers, exits
 
 LONGEST = 60.0
@@ -24,7 +24,7 @@ FILES = Path("/proc/self/fd")
 
 
 def workers_of(folder: Path, work: Work, number: int) -> Workers:
-    fitted().save(folder / "m.osr")
+    fitted_once().save(folder / "m.osr")
     kept = folder / "s" / "g"
     kept.mkdir(parents=True)
     settings = ServiceSettings(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.archive import Surroundings, kind_over, read_archive
 from tests.doors.kafka import Boundary, ModelFile, Partition, Snapshots, begin
 from tests.doors.kafka import snapshots as module
@@ -24,7 +24,7 @@ from tests.kafka.test_partition import PLACE, advance, records
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: Any) -> Partition:
     path = tmp_path_factory.mktemp("model") / "model.osr"
-    fitted(chains=1, decision_delay=20, seed=5).save(path)
+    fitted_once(chains=1, decision_delay=20, seed=5).save(path)
     model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
     return advance(begin(model.recognizer(PLACE), Boundary(0)), [records(100)])[0]
 

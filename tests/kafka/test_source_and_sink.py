@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from stream_osr_connectors.files import BadRecord, Record, Sink, Source
 from stream_osr_connectors.kafka import KafkaSink, KafkaSource
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.files import Sinks, run
 from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
@@ -64,7 +64,7 @@ def test_the_loop_of_the_command_line_reads_a_topic(broker: Broker, topic: str, 
             sink.write(x)
     out = f"{topic}"  # decisions are JSON objects as well
     with KafkaSource(topic, brokers=broker.address) as source, KafkaSink(out, brokers=broker.address) as decisions:
-        totals = run(fitted(batch_size=32, chains=1), source, Sinks(decisions))
+        totals = run(fitted_once(batch_size=32, chains=1), source, Sinks(decisions))
     assert (totals["read"], totals["decided"]) == (100, 100)
 
 

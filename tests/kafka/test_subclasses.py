@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.connectors import DecodeError
 from tests.doors.discovery import Local, LocalSummary, ReconcileChanges, ReconciledSubclasses, reconcile
 from tests.doors.kafka import (
@@ -36,7 +36,7 @@ LOCAL = Local("in/3", "77aa", 0)
 
 @pytest.fixture(scope="module")
 def model() -> OpenSetRecognizer:
-    model = fitted(batch_size=64, chains=1, seed=5)
+    model = fitted_once(batch_size=64, chains=1, seed=5)
     for key, (x, _) in enumerate(stream_part(256)):
         model.learn_one(x, key=key)
     return model

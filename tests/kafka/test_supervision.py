@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
@@ -29,7 +29,7 @@ PARTITIONS = 4
 
 def next_model() -> OpenSetRecognizer:
     """What follows :func:`small_model`."""
-    return fitted(60, batch_size=32, chains=1, window=32, seed=6)
+    return fitted_once(60, batch_size=32, chains=1, window=32, seed=6)
 
 
 # Without a broker
@@ -37,7 +37,7 @@ def next_model() -> OpenSetRecognizer:
 
 def nowhere(folder: Path, **settings: object) -> list[str]:
     """Flags of a service whose brokers do not answer."""
-    fitted().save(folder / "m.osr")
+    fitted_once().save(folder / "m.osr")
     given = {"model": folder / "m.osr", "brokers": "127.0.0.1:1", "input": "in", "state": folder / "s", **settings}
     return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 

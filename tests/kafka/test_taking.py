@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from tests.blobs import around, fitted, stream_part
+from tests.blobs import around, fitted_once, stream_part
 from tests.doors.archive import BY_TYPE, RecordForm, form_of
 from tests.doors.connectors import JsonFields, Record
 from tests.doors.kafka import (
@@ -41,7 +41,7 @@ PUBLISHER = publisher(10_000)
 
 @pytest.fixture(scope="module")
 def trained() -> TrainedModel:
-    return fitted(chains=1, seed=5).trained
+    return fitted_once(chains=1, seed=5).trained
 
 
 def partition(trained: TrainedModel, **arguments: Any) -> Partition:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.files import Sinks, run
 from tests.doors.page import (
     CheckpointView,
@@ -46,7 +46,7 @@ def write_input(path: Path, n: int = 400, seed: int = 0) -> None:
 
 def make_run(folder: Path, model: OpenSetRecognizer | None = None) -> None:
     """A run over such instances, with its checkpoint."""
-    model = fitted(batch_size=32, chains=1, window=32, seed=5) if model is None else model
+    model = fitted_once(batch_size=32, chains=1, window=32, seed=5) if model is None else model
     write_input(folder / "new.jsonl")
     with (
         open_source(folder / "new.jsonl", key="id") as source,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.files import open_sink
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.doors.library import ConnectorError
 from tests.doors.page import FeedTruncated, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
@@ -137,7 +137,7 @@ def wait_for_decided(page: Page, n: int) -> None:
 def test_a_class_that_emerges_in_a_running_run_is_seen_named_and_the_next_batch_is_labelled_so(
     tmp_path: Path,
 ) -> None:
-    fitted(batch_size=16, chains=1, window=32, seed=5).save(tmp_path / "model.osr")
+    fitted_once(batch_size=16, chains=1, window=32, seed=5).save(tmp_path / "model.osr")
     (tmp_path / "new.jsonl").write_text("")
     (tmp_path / "events.jsonl").write_text("")
     process = follow(tmp_path)

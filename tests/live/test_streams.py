@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr_connectors.commands import history
 from stream_osr_connectors.files import open_sink, open_source
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, stream_part
 from tests.doors.files import FileRun, Sinks, keyed_of
 from tests.live.served import served
 from tests.test_cli import call
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keyed")
     rows = [{"device": KEYS[i % 3 == 2], "id": f"k{i}", **x} for i, (x, _) in enumerate(stream_part(600))]
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model, checkpoint = fitted(batch_size=32, chains=1, window=32, seed=5), folder / "decisions.jsonl.checkpoint"
+    model, checkpoint = fitted_once(batch_size=32, chains=1, window=32, seed=5), folder / "decisions.jsonl.checkpoint"
     with (
         open_source(folder / "in.jsonl", key="id", by="device", features=["a", "b"]) as source,
         open_sink(folder / "decisions.jsonl") as decisions,

@@ -29,7 +29,7 @@ def end_on_signal() -> None:
         os.write(2, b"stopped\n")
         os._exit(0)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the model is yet to be loaded
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.blobs import fitted
+from tests.blobs import fitted_once
 from tests.kafka.faults.auditing import audit, decisions
 from tests.kafka.faults.doing import members
 from tests.kafka.faults.trials import Site, Trial, kill, until, workers_of
@@ -36,7 +36,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 40, trial.tail)
     path = Path(str(trial.stream.settings["model"]))
     first = trial.stream.model.trained.fingerprint
-    other = fitted(60, batch_size=32, chains=1, window=32, seed=6)
+    other = fitted_once(60, batch_size=32, chains=1, window=32, seed=6)
     before = len(trial.worker.lines())
     other.save(path)
     victim = workers_of(trial)["w-0"]

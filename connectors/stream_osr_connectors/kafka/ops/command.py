@@ -135,6 +135,7 @@ def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make
             stats.partitions.clear()
             if current.model is model:  # a signal has stopped it, or a bounded run has reached its end
                 break
+            gc.unfreeze()  # the next loop collects what has lived as long as this one
 
 
 def _work_together(settings: ServiceSettings, signals: ProcessSignals) -> None:
@@ -167,7 +168,6 @@ def _work(
     watchdog = Watchdog(stats, settings.watchdog, settings.stop_timeout, signals.stop)
     try:
         loop = make(settings, model=model, stats=stats)
-        gc.unfreeze()
         gc.collect()
         gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
         if not signals.stop.is_set():
