@@ -131,7 +131,7 @@ class _Body(JITCodeLibrary):
         self._finalized = True
 
 
-class _Whole(JITCodeLibrary):
+class _EntryCode(JITCodeLibrary):
     """Machine code of a function with all its callees.
 
     Its loops become vector instructions, but are not unrolled: that takes as long as all the rest of the work of
@@ -199,7 +199,7 @@ class _BodyCompiler(CompilerBase):
         return [whole]
 
     def _compile_core(self) -> Any:
-        self.state.flags = _Flags(self.state.flags)
+        self.state["flags"] = _Flags(self.state.flags)
         return super()._compile_core()
 
 
@@ -222,8 +222,8 @@ class _WholeCompiler(Compiler):
 
     def _compile_core(self) -> Any:
         codegen, own = self.state.targetctx.codegen(), jit_registry.pop(CPU)
-        self.state.library = _Whole(codegen, self.state.func_id.func_qualname)
-        self.state.flags = _Flags(self.state.flags)
+        self.state.library = _EntryCode(codegen, self.state.func_id.func_qualname)
+        self.state["flags"] = _Flags(self.state.flags)
         self.state.library.enable_object_caching()
         collects = gc.isenabled()
         gc.disable()  # numba makes many objects that live until the end: visiting them takes an eighth of the time

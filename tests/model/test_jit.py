@@ -14,7 +14,10 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 import pytest
+from numba.core.caching import NullCache
+from numba.core.target_extension import CPU, jit_registry
 
 import stream_osr
 from stream_osr import ModelOptions, OpenSetRecognizer
@@ -196,3 +199,21 @@ def test_without_a_private_class_of_numba_kernels_are_compiled_by_njit():
     assert done.returncode == 0, done.stderr
     assert "machine code is not cached" in done.stdout
     assert "machine code is not cached" in done.stderr, "the notice says so before the first kernel is compiled"
+
+
+def test_functions_of_numba_serve_others_after_kernels():
+    """A kernel takes them as intermediate code, which other functions in the process use from then on."""
+
+    def summary(n):
+        rows = np.empty((n, 3))
+        rows[:, 1:] = np.arange(n).reshape(n, 1)
+        rows[:, 0] = np.where(np.arange(n) > 2, 1.0, -1.0)
+        return str(n), np.sort(rows.sum(axis=1)), rows.T @ rows
+
+    own = jit.kernel(summary)
+    own._cache = NullCache()
+    expected = summary(7)
+    for compiled in own, numba.njit(summary), own, numba.njit(summary):
+        for found, value in zip(compiled(7), expected, strict=True):
+            assert np.array_equal(found, value)
+    assert jit_registry[CPU] is numba.core.decorators.jit
