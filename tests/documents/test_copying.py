@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from tests.documents.reading import ROOT, blocks
 from tests.report.browser import open_browser
@@ -36,9 +36,16 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def page(address: str) -> Iterator[Page]:
+def browser() -> Iterator[Browser]:
     with open_browser() as browser:
-        context = browser.new_context(base_url=address, permissions=["clipboard-read", "clipboard-write"])
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """Open a page in a context of its own: one that hangs fails one test."""
+    permissions = ["clipboard-read", "clipboard-write"]
+    with browser.new_context(base_url=address, permissions=permissions) as context:
         yield context.new_page()
 
 
