@@ -134,8 +134,8 @@ class _Body(JITCodeLibrary):
 class _EntryCode(JITCodeLibrary):
     """Machine code of a function with all its callees.
 
-    Its loops become vector instructions, but are not unrolled: that takes as long as all the rest of the work of
-    LLVM. Bodies that need it have been unrolled before.
+    Its loops become vector instructions, but are not unrolled: that took two fifths of the time of LLVM. Bodies that
+    need it have been unrolled before.
     """
 
     def _optimize_final_module(self) -> None:
