@@ -183,11 +183,11 @@ def test_commands_name_a_key(broker: Broker, tmp_path: Path) -> None:
     stream.send(instances(140, 400))
     stream.wait(lambda: "NamingUndone" in types(stream, 1))
     stream.wait()
+    for number, command in ((1, "mute"), (0, "label")):
+        line = f"{stream.topic}/{number}: command {command} was not applied: there is no key 'pump 9'"
+        until(lambda line=line: line in "\n".join(worker.lines()), 30, lambda line=line: f"{line} in the log")
     assert worker.stop() == 0
-    log = "\n".join(worker.lines())
-    assert f"{stream.topic}/1: command mute was not applied: there is no key 'pump 9'" in log
-    assert f"{stream.topic}/0: command label was not applied: there is no key 'pump 9'" in log
-    assert "is live at" in log, "it has replayed"
+    assert "is live at" in "\n".join(worker.lines()), "it has replayed"
     promoted = {value["by"] for part in values(stream, "decisions") for value in part if value["label"] == "third"}
     assert promoted == {first["by"]}
     stages = [dict(letter.headers)["__connect.errors.exception.message"] for letter in stream.read("dlq")[1]]
