@@ -19,8 +19,9 @@ import gc
 import hashlib
 import platform
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,16 +30,21 @@ import llvmlite.binding as llvm
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import CPU, jit_registry
+from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import NativeLowering
+from numba.extending import overload
+from numba.np import arrayobj
 
 from stream_osr.compiling import one_process
 
 ROOT = Path(__file__).parents[2]
+_RAISE = "raise_with_shape_context"
 _IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 FOLDER = Path(__file__).parents[1] / "compiled"
@@ -116,12 +122,15 @@ class _Body(JITCodeLibrary):
     unrolls = False
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        if not self.unrolls:
-            super()._optimize_functions(ll_module)
-            return
         ll_module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(ll_module, builder)
+        if self.unrolls:
+            passes, builder = self._codegen._module_pass_manager()
+            passes.run(ll_module, builder)
+            return
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes, builder = self._codegen._function_pass_manager(opt=1)
+                passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
         """Skip the optimisation. The caller's library does it."""
@@ -137,6 +146,10 @@ class _EntryCode(JITCodeLibrary):
     Its loops become vector instructions, but are not unrolled: that took two fifths of the time of LLVM. Bodies that
     need it have been unrolled before.
     """
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Skip the optimisation of single functions. That of the whole follows."""
+        ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         codegen = self._codegen
@@ -214,28 +227,42 @@ def _within(**options: Any) -> Callable[[Callable[..., object]], Any]:
     return lambda function: within(function, options)
 
 
-class _WholeCompiler(Compiler):
-    """Compilation of a function with all its callees to machine code.
+def _raise_for_shapes(source: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """Raise an error because a slice is assigned values of another shape."""
 
-    numba calls its own functions through dispatchers and libraries of their own. They need no machine code either.
+
+@overload(_raise_for_shapes)
+def _raise_without_shapes(source: Any, target: Any) -> Callable[[Any, Any], None]:
+    """Raise it without the shapes. numba's own function adds code for texts to each kernel with such slices."""
+
+    def raises(source: Any, target: Any) -> None:
+        raise ValueError("a slice is assigned values of another shape")
+
+    return raises
+
+
+@contextmanager
+def _economically(codegen: Any) -> Iterator[None]:
+    """Replace parts of numba while it compiles a kernel.
+
+    Functions that numba calls become intermediate code. An error in an assignment to a slice does not name the
+    shapes. Garbage is not collected: numba makes many objects that live until the end, and visiting them takes an
+    eighth of the time.
     """
-
-    def _compile_core(self) -> Any:
-        codegen, own = self.state.targetctx.codegen(), jit_registry.pop(CPU)
-        self.state.library = _EntryCode(codegen, self.state.func_id.func_qualname)
-        self.state["flags"] = _Flags(self.state.flags)
-        self.state.library.enable_object_caching()
-        collects = gc.isenabled()
-        gc.disable()  # numba makes many objects that live until the end: visiting them takes an eighth of the time
-        codegen._library_class, jit_registry[CPU] = _Body, _within
-        try:
-            return super()._compile_core()
-        finally:
-            jit_registry.pop(CPU)
-            jit_registry[CPU] = own
-            del codegen._library_class
-            if collects:
-                gc.enable()
+    own, collects = jit_registry.pop(CPU), gc.isenabled()
+    own_raise = getattr(arrayobj, _RAISE, None)  # absent in earlier versions
+    gc.disable()
+    codegen._library_class, jit_registry[CPU] = _Body, _within
+    setattr(arrayobj, _RAISE, _raise_for_shapes)
+    try:
+        yield
+    finally:
+        jit_registry.pop(CPU)
+        jit_registry[CPU] = own
+        del codegen._library_class
+        setattr(arrayobj, _RAISE, own_raise)
+        if collects:
+            gc.enable()
 
 
 class _MachineCode(CompileResultCacheImpl):
@@ -393,7 +420,12 @@ class Kernel(CPUDispatcher):
     """A compiled function. Other kernels that call it inline its intermediate code."""
 
     _cache: Any
-    unrolls: bool
+    _compiler: Any
+    targetctx: Any
+
+    def __init__(self, function: Callable[..., object], options: dict[str, Any], *, unrolls: bool) -> None:
+        super().__init__(function, targetoptions=options)
+        self._compiler._compile_core, self.unrolls = self._for_python, unrolls
 
     @cached_property
     def within(self) -> Any:
@@ -403,6 +435,25 @@ class Kernel(CPUDispatcher):
     @property
     def _numba_type_(self) -> Any:
         return self.within._numba_type_
+
+    def _for_python(self, args: Any, return_type: Any) -> Any:
+        """Compile the machine code: the function that other kernels call, and the conversion of its arguments."""
+        target, flags, codegen = self.targetdescr, Flags(), self.targetctx.codegen()
+        target.options.parse_as_flags(flags, self.targetoptions)
+        with _economically(codegen):
+            self.within.compile(args)
+            body = self.within.overloads[args]
+            context, described = body.target_context, copy(body.fndesc)
+            described.env_name += "_entry"  # constants of the conversion, which other entries of the body do not have
+            function = described, Environment.from_fndesc(described)
+            library = _EntryCode(codegen, body.library.name)
+            library.enable_object_caching()
+            library.add_linking_library(body.library)
+            with ConfigStack().enter(flags), context.push_code_library(library):
+                context.create_cpython_wrapper(library, *function, body.call_helper, release_gil=flags.release_gil)
+            callable_ = context.get_executable(library, *function)
+        own = {"entry_point": callable_, "library": library, "fndesc": described, "environment": function[1]}
+        return body._replace(**own, type_annotation="", metadata={})
 
     def compile(self, sig: Any) -> Any:
         """Load or compile the machine code for a signature. One process at a time compiles a kernel.
@@ -428,8 +479,7 @@ def compiled(function: Callable[..., object], options: dict[str, Any], *, unroll
     unrolls
         Whether to unroll its loops wherever it is called.
     """
-    dispatcher: Any = Kernel(function, targetoptions=options, pipeline_class=_WholeCompiler)
-    dispatcher.unrolls = unrolls
+    dispatcher: Any = Kernel(function, options, unrolls=unrolls)
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process
     with suppress(RuntimeError):
         dispatcher._cache = KernelCache(function)
