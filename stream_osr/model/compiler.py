@@ -44,6 +44,7 @@ from numba.np import arrayobj
 from stream_osr.compiling import one_process
 
 ROOT = Path(__file__).parents[2]
+_REPORTS: list[Any] = llvm.ffi.lib._lock._cblist
 _RAISE = "raise_with_shape_context"
 _IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
@@ -246,14 +247,16 @@ def _economically(codegen: Any) -> Iterator[None]:
     """Replace parts of numba while it compiles a kernel.
 
     Functions that numba calls become intermediate code. An error in an assignment to a slice does not name the
-    shapes. Garbage is not collected: numba makes many objects that live until the end, and visiting them takes an
-    eighth of the time.
+    shapes. Calls of LLVM are not reported as events. Garbage is not collected: numba makes many objects that live
+    until the end, and visiting them takes an eighth of the time.
     """
     own, collects = jit_registry.pop(CPU), gc.isenabled()
+    own_reports = list(_REPORTS)
     own_raise = getattr(arrayobj, _RAISE, None)  # absent in earlier versions
     gc.disable()
     codegen._library_class, jit_registry[CPU] = _Body, _within
     setattr(arrayobj, _RAISE, _raise_for_shapes)
+    _REPORTS.clear()
     try:
         yield
     finally:
@@ -261,6 +264,7 @@ def _economically(codegen: Any) -> Iterator[None]:
         jit_registry[CPU] = own
         del codegen._library_class
         setattr(arrayobj, _RAISE, own_raise)
+        _REPORTS.extend(own_reports)
         if collects:
             gc.enable()
 
