@@ -166,7 +166,7 @@ def changed(content: Any, change: Change) -> Any:
         return with_value(content, steps, other)
     if isinstance(value, np.ndarray) and name not in OF_PLAIN:
         with np.errstate(all="ignore"):
-            new = _of_array(value, name)
+            new = _of_array(value, name).copy(order="A")  # contiguous, as what an archive holds
         if new.dtype == value.dtype and new.shape == value.shape and new.tobytes() == value.tobytes():
             return None
     elif isinstance(value, tuple | list) and name in ("shorter", "longer", "turned round"):

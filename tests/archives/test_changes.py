@@ -123,8 +123,8 @@ class Told(NamedTuple):
 def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
     form = pickle.dumps(content)  # reading this is the fastest way to a copy
-    current = [form]
-    monkeypatch.setattr(files, "form_from", lambda *_: pickle.loads(current[0]))
+    current = [content]
+    monkeypatch.setattr(files, "form_from", lambda *_: current.pop())
     expected = bits(go())
     at = 0
     while at < len(todo):
@@ -138,7 +138,7 @@ def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypat
 
 
 def _in_a_child(
-    todo: Sequence[Change], form: bytes, current: list[bytes], go: Callable[[], Any], expected: bytes
+    todo: Sequence[Change], form: bytes, current: list[Any], go: Callable[[], Any], expected: bytes
 ) -> tuple[list[list[str]], int]:
     ours, theirs = os.pipe()
     child = os.fork()
@@ -158,7 +158,7 @@ def _in_a_child(
 def _try_each(
     todo: Sequence[Change],
     form: bytes,
-    current: list[bytes],
+    current: list[Any],
     go: Callable[[], Any],
     expected: bytes,
     out: Any,
@@ -170,7 +170,7 @@ def _try_each(
         other = changed(pickle.loads(form), change)
         told = ["harmless", "nothing is changed"]
         if other is not None:
-            current[0] = pickle.dumps(other)
+            current[:] = [other]
             try:
                 told = ["harmless" if bits(go()) == expected else "other", ""]
             except StreamOSRError as error:  # also when what was read is used: a setting, a place in a file
