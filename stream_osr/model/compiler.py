@@ -441,7 +441,7 @@ class Kernel(CPUDispatcher):
         return self.within._numba_type_
 
     def _for_python(self, args: Any, return_type: Any) -> Any:
-        """Compile the machine code: the function that other kernels call, and the conversion of its arguments."""
+        """Compile machine code: the function that other kernels call, behind a conversion of Python arguments."""
         target, flags, codegen = self.targetdescr, Flags(), self.targetctx.codegen()
         target.options.parse_as_flags(flags, self.targetoptions)
         with _economically(codegen):
