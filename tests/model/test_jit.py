@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import pkgutil
 import re
@@ -217,3 +218,32 @@ def test_functions_of_numba_serve_others_after_kernels():
         for found, value in zip(compiled(7), expected, strict=True):
             assert np.array_equal(found, value)
     assert jit_registry[CPU] is numba.core.decorators.jit
+
+
+KERNELS = """
+import numpy as np
+from numba.core import event
+from stream_osr.model.jit import kernel
+
+@kernel
+def inner(n):
+    return np.arange(n) + 0.5
+
+@kernel
+def outer(n):
+    return inner(n) * 2.0
+
+with event.install_recorder("numba:compile") as recorder:
+    print(outer(3).tolist(), inner(3).tolist())
+print(sum(each.data["dispatcher"].py_func.__name__ == "inner" for _, each in recorder.buffer if each.is_start))
+"""
+
+
+def test_a_kernel_is_loaded_beside_kernels_that_call_it(tmp_path):
+    """The body is compiled once. Each machine code has its own constants for the conversion of the result."""
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    room = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for compilations in (2, 0):  # of the inner one, for Python and for other kernels, then none
+        command = [sys.executable, "-c", "import kernels"]
+        out = subprocess.run(command, cwd=tmp_path, env=room, capture_output=True, text=True, check=True).stdout
+        assert out == f"[1.0, 3.0, 5.0] [0.5, 1.5, 2.5]\n{compilations}\n"
