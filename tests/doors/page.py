@@ -12,7 +12,7 @@ from stream_osr_connectors.page.live.file_commands import FileActs
 from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
 from stream_osr_connectors.page.live.input_rows import InputRows
-from stream_osr_connectors.page.live.page_host import configure, listen
+from stream_osr_connectors.page.live.page_host import configure, listen, run_server
 from stream_osr_connectors.page.live.server import MOST_BODY, make_app
 from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 from tests.doors.files import load_checkpoint
-from tests.doors.page import MOST_BODY, MOST_FOLLOWERS, Images
+from tests.doors.page import MOST_BODY, MOST_FOLLOWERS, Images, run_server
 from tests.live.served import ANNA, BERT, Page, make_run, served
 
 
@@ -281,3 +283,19 @@ def test_browsers_hear_of_a_change_and_those_that_do_not_listen_hold_up_nobody(r
                 one.sendall(f"GET /api/stream HTTP/1.1\r\nHost: {page.address[7:]}\r\n\r\n".encode())
             assert page.ask(action="undo").status_code == 200
             page.until(lambda state: state["inbox"][0]["status"] == "emerging", seconds=20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.timeout(30)
+def test_a_signal_before_the_server_has_its_handlers_ends_it(number: signal.Signals) -> None:
+    class Interrupted(uvicorn.Server):
+        def run(self, sockets: list[socket.socket] | None = None) -> None:
+            signal.raise_signal(number)
+            super().run(sockets)
+
+    async def app(scope: object, receive: object, send: object) -> None: ...
+
+    before = signal.getsignal(number)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        run_server(Interrupted(uvicorn.Config(app, lifespan="off", log_level="error")), listening)
+    assert signal.getsignal(number) is before

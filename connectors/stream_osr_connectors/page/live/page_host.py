@@ -194,14 +194,18 @@ def address_of(listening: socket.socket) -> str:
 
 
 def run_server(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Run a server until SIGINT or SIGTERM, or until ``should_exit`` is set."""
-    before = {number: signal.signal(number, _ignore_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Run a server until SIGINT or SIGTERM, or until ``should_exit`` is set.
+
+    The server has handlers of its own while it runs, and raises the signals again at its end. A signal before that
+    ends it, too.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server.run(sockets=[listening])  # it handles them itself, and raises them again at its end
+        server.run(sockets=[listening])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _ignore_interrupt(number: int, frame: FrameType | None) -> None:
-    """Ignore the signal, because the server has stopped for it."""
