@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
@@ -423,13 +423,22 @@ class _Beside:
 class Kernel(CPUDispatcher):
     """A compiled function. Other kernels that call it inline its intermediate code."""
 
-    _cache: Any
     _compiler: Any
     targetctx: Any
 
     def __init__(self, function: Callable[..., object], options: dict[str, Any], *, unrolls: bool) -> None:
         super().__init__(function, targetoptions=options)
         self._compiler._compile_core, self.unrolls = self._for_python, unrolls
+        del self._cache  # numba's own, which caches nothing
+
+    @cached_property
+    def _cache(self) -> Any:
+        """Machine code on this machine and in the package. A kernel that only kernels call needs none."""
+        own: Any = NullCache()
+        # without a folder that can be written the kernel works all the same, and is compiled anew in each process
+        with suppress(RuntimeError):
+            own = KernelCache(self.py_func)
+        return beside(own, self.py_func)
 
     @cached_property
     def within(self) -> Any:
@@ -483,12 +492,7 @@ def compiled(function: Callable[..., object], options: dict[str, Any], *, unroll
     unrolls
         Whether to unroll its loops wherever it is called.
     """
-    dispatcher: Any = Kernel(function, options, unrolls=unrolls)
-    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
-    with suppress(RuntimeError):
-        dispatcher._cache = KernelCache(function)
-    dispatcher._cache = beside(dispatcher._cache, function)
-    return dispatcher
+    return Kernel(function, options, unrolls=unrolls)
 
 
 def is_to_be_cached(kernel: Any) -> bool:

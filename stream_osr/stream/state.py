@@ -14,6 +14,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.data_quality import ColumnStates
 from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
 from stream_osr.discovery.histories import Lifecycle
+from stream_osr.discovery.lifecycle import worth_telling
 from stream_osr.discovery.new_classes import (
     EmergingSubclasses,
     NewClasses,
@@ -337,8 +338,11 @@ def new_classes(
     -------
     Candidates and their estimated number, and the distances in each chain.
     """
+    first = stream.chains[0].life
+    if not len(worth_telling(first)):
+        return NewClasses((), 0, first.delta, 0, 0), tuple(before or ())
     with one_thread():
-        chains, distances = stream.chains, repeat(None) if before is None else before
+        chains, distances = stream.chains, before or repeat(None)
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
         emerging = [EmergingSubclasses(c.known, c.frozen, c.state, c.life) for c in chains]
         return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured
