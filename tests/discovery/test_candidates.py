@@ -131,6 +131,10 @@ def test_a_quiet_call_measures_no_pair(monkeypatch, found):
 def test_late_labels_change_what_is_learnt_about_distances():
     model = fitted(batch_size=32)
     assert model.new_classes().candidates == ()
+    for x, _ in stream(400):
+        model.learn_one(x)
+    model.flush()
+    assert model.new_classes().candidates
     before = [one.threshold for one in model._measured]
     for x, label in stream(400):
         if label in ("left", "first"):
