@@ -196,7 +196,7 @@ def address_of(listening: socket.socket) -> str:
 def run_server(server: uvicorn.Server, listening: socket.socket) -> None:
     """Run a server until SIGINT or SIGTERM, or until ``should_exit`` is set.
 
-    The server has handlers of its own while it runs, and raises the signals again at its end. A signal before that
+    A running server handles the signals itself, and raises them again when it ends. A signal before that
     ends it, too.
     """
 
