@@ -336,11 +336,12 @@ def new_classes(
 
     Returns
     -------
-    Candidates and their estimated number, and the distances in each chain.
+    Candidates and their estimated number, and the distances in each chain. Nothing is measured before a subclass has
+    emerged.
     """
     first = stream.chains[0].life
     if not len(worth_telling(first)):
-        return NewClasses((), 0, first.delta, 0, 0), tuple(before or ())
+        return NewClasses((), 0, first.delta), tuple(before or ())
     with one_thread():
         chains, distances = stream.chains, before or repeat(None)
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))

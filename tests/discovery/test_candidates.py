@@ -184,3 +184,10 @@ def test_of_segments_three_classes_are_new_or_a_few_more_whatever_the_seed(known
 def test_there_is_nothing_to_tell_before_anything_was_learnt():
     with pytest.raises(NotTrained, match="before anything was learnt"):
         OpenSetRecognizer().new_classes()
+
+
+def test_nothing_is_measured_before_a_subclass_has_emerged(monkeypatch):
+    model = fitted(batch_size=32)
+    monkeypatch.setattr(np.linalg, "solve", None)
+    assert (model.new_classes().candidates, model.new_classes().number) == ((), 0)
+    assert not model._measured

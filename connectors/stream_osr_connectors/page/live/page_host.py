@@ -196,8 +196,8 @@ def address_of(listening: socket.socket) -> str:
 def run_server(server: uvicorn.Server, listening: socket.socket) -> None:
     """Run a server until SIGINT or SIGTERM, or until ``should_exit`` is set.
 
-    A running server handles the signals itself, and raises them again when it ends. A signal before that
-    ends it, too.
+    A running server handles the signals itself, and raises them again when it ends. A signal that arrives while the
+    server starts ends it, too.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
