@@ -1,14 +1,16 @@
 """What a decision costs: python -m benchmarks.speed [--only TABLE] [--instances N] [--repeats N] [--write].
 
-Three tables, medians over repeated runs in one process, each after a first that is not counted. ``streams``: whole
+Four tables, medians over repeated runs in one process, each after a first that is not counted. ``streams``: whole
 streams through the class (:mod:`benchmarks.streams`). ``step``: the sampler's bare step. ``beginnings``: compiling,
-the demonstration, training, a new process. Beside them two yardsticks of the same run: the "floor", the plain product
-``X @ W`` with the stacked inverse Cholesky factors of the known subclasses and the prior, and "plain", a compiled
-step without any of the algebra (:mod:`benchmarks.plain`).
+the demonstration, training, a new process. ``files``: CSV to JSON Lines, and the class on the same rows. Beside them
+two yardsticks of the same run: the "floor", the plain product ``X @ W`` with the stacked inverse Cholesky factors of
+the known subclasses and the prior, and "plain", a compiled step without any of the algebra
+(:mod:`benchmarks.plain`).
 """
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +34,8 @@ from stream_osr.features import Features
 from stream_osr.model import step as sampler
 from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
+from stream_osr_connectors.files import CsvSource, JsonLinesSink
+from stream_osr_connectors.files.file_run import FileRun, Sinks
 
 REPEATS = 3
 SEED = 0
@@ -172,7 +176,35 @@ def measure_beginnings(_: int | None, repeats: int) -> str:
     return table(("", "processor, s", "wall, s"), rows)
 
 
-TABLES = {"streams": measure_streams, "step": measure_step, "beginnings": measure_beginnings}
+def measure_files(instances: int | None, repeats: int) -> str:
+    """Run from CSV to JSON Lines with a checkpoint, and the class on a frame of the same rows, in turn."""
+    rows = []
+    for name, row in streams.ROWS.items():
+        if row.one_by_one or row.threads is None:
+            continue
+        fresh, frame = streams.begun(row, instances)
+        with tempfile.TemporaryDirectory() as folder:
+            table_of, decisions = Path(folder, "stream.csv"), Path(folder, "decisions.jsonl")
+            frame.to_csv(table_of, index=False)
+            runs = []
+            for _ in range(repeats + 1):
+                alone_us = float(streams.run(fresh(), frame)[0])
+                gc.collect()
+                begin = time.process_time()
+                with CsvSource(table_of) as source, JsonLinesSink(decisions) as sink:
+                    FileRun(fresh(), source, Sinks(sink), checkpoint=Path(folder, "checkpoint")).run()
+                runs.append([alone_us, 1e6 * (time.process_time() - begin) / len(frame)])
+        alone_us, file_us = np.median(runs[1:], axis=0).tolist()
+        rows.append([name, alone_us, file_us, file_us / alone_us])
+    return table(("stream", "class, us", "files, us", "ratio"), rows)
+
+
+TABLES = {
+    "streams": measure_streams,
+    "step": measure_step,
+    "beginnings": measure_beginnings,
+    "files": measure_files,
+}
 
 
 def main(

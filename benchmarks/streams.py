@@ -10,6 +10,8 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,20 +114,28 @@ def asking(model: OpenSetRecognizer, dicts: list[dict[Any, float]]) -> float:
     return 1e6 * (time.process_time() - begin) / len(dicts)
 
 
-def measure(name: str, instances: int | None = None, repeats: int = 1) -> dict[str, Any]:
-    """Train, stream once to get warm, then measure so often, the floor after each; medians."""
-    row = ROWS[name]
+def begun(row: Row, instances: int | None = None) -> tuple[Callable[[], OpenSetRecognizer], pd.DataFrame]:
+    """Train for a row. Return a function that makes a recognizer over the trained model, and the stream's frame."""
     data = load(row.dataset)
     part = split(data.X, data.y, KNOWN_CLASSES[row.dataset], UNKNOWN_CLASSES[row.dataset][-1], SEED)
     arguments = {"seed": SEED, "n_jobs": row.threads, "batch_size": row.batch, **row.arguments}
     model = OpenSetRecognizer(**grouped(**arguments))
-    model.learn_many(pd.DataFrame(part.X_train), part.y_train.tolist())
-    factors = sum(model.freeze().subclasses.values()) + 1  # and the prior's
-    trained, frame = model.trained, pd.DataFrame(part.X_test[:instances])
-    dicts = [dict(enumerate(x)) for x in frame.to_numpy().tolist()]
+    names = [f"feature {place:02}" for place in range(data.X.shape[1])]
+    model.learn_many(pd.DataFrame(part.X_train, columns=names), part.y_train.tolist())
+    model.freeze()
+    fresh = partial(OpenSetRecognizer.from_trained, model.trained, **grouped(**arguments))
+    return fresh, pd.DataFrame(part.X_test[:instances], columns=names)
+
+
+def measure(name: str, instances: int | None = None, repeats: int = 1) -> dict[str, Any]:
+    """Train, stream once to get warm, then measure so often, the floor after each; medians."""
+    row = ROWS[name]
+    fresh, frame = begun(row, instances)
+    factors = sum(fresh().freeze().subclasses.values()) + 1  # and the prior's
+    dicts = frame.to_dict("records")
     passes, floors = [], []
     for _ in range(repeats + 1):
-        model = OpenSetRecognizer.from_trained(trained, **grouped(**arguments))
+        model = fresh()
         passes.append(run(model, frame, dicts if row.one_by_one else None))
         floors.append(floor(frame.to_numpy(), factors, row.batch))
     processor, wall = np.median(passes[1:], axis=0).tolist()

@@ -85,7 +85,7 @@ class Decision(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return the decision as a dict of plain values, with labels as text."""
         out = self._asdict()
-        out["probabilities"] = dict(zip(map(str, self.probabilities), self.probabilities.values(), strict=True))
+        out["probabilities"] = {str(label): probability for label, probability in self.probabilities.items()}
         return out
 
 

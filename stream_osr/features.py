@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from copy import copy
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -142,6 +143,11 @@ class Features:
     def places(self) -> np.ndarray:
         """Places of each feature, shape (p,): 0 for a number, the number of values plus two for a category."""
         return self.kinds.places(self.names)
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows of numbers can represent all instances: without categories, and without markers to replace."""
+        return not (self.kinds.values or self.kinds.missing)
 
     def plain(self, x: Mapping[Any, Any]) -> tuple[float, ...] | None:
         """Read a dict quickly, if it has every feature with plain finite numbers and known values.
@@ -354,10 +360,13 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
         )
     rows = without_mask(rows).astype(np.float64)
     usable = np.abs(rows) <= LARGEST
+    if features.kinds.missing:
+        usable &= ~np.vectorize(partial(is_marked, markers=features.kinds.missing), otypes=[bool])(rows)
     if not usable.all():
         at, column = np.argwhere(~usable)[0].tolist()
         number_of(names[column], rows[at, column], at)
-        raise InvalidFeature(names[column], None, "it is missing. Use learn_one for such instances", at)
+        value = None if np.isnan(rows[at, column]) else rows[at, column].item()
+        raise InvalidFeature(names[column], value, "it is missing. Use learn_one for such instances", at)
     return rows
 
 
@@ -374,14 +383,13 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
         return None
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
-        return None if features.kinds.values or features.kinds.missing else _finite(without_mask(X))
+        return _finite(without_mask(X)) if features.takes_rows else None
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    kinds = features.kinds
-    if not features.names or kinds.values or kinds.missing:
+    if not features.names or not features.takes_rows:
         return None
     lists: dict[Name, np.ndarray] = {}
     if any(name not in place for name in features.names):

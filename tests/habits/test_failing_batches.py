@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
-from stream_osr_connectors.files import MemorySink, MemorySource, Record
+from stream_osr_connectors.files import CsvSource, MemorySink, MemorySource, Record
 from tests.doors.files import ATTEMPTS, Sinks, run
 from tests.doors.library import grouped
 from tests.doors.stream import recognizer_state
@@ -180,3 +181,21 @@ def test_the_loop_gives_up_a_batch_with_its_records(
     assert str(lost[0]) in errors[0]["raw"]
     assert (totals["read"], totals["decided"], totals["set_aside"]) == (n, len(keys), len(lost))
     assert model.counters["refused"] == len(lost)
+
+
+@pytest.mark.parametrize(
+    ("n", "bad", "lost"),
+    [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
+    ids=["in the middle", "by its last record", "at the end"],
+)
+def test_rows_of_a_file_are_given_up_with_their_lines(
+    model: OpenSetRecognizer, failing: Failing, tmp_path: Path, n: int, bad: int, lost: list[int]
+) -> None:
+    failing.bad = {str(bad)}
+    path, out, errors = tmp_path / "stream.csv", MemorySink(), MemorySink()
+    lines = [f"{key},{x['a']},{x['b']}" for key, x in enumerate(instances(n))]
+    path.write_text("\n".join(["key,a,b", *lines]))
+    with CsvSource(path, key="key") as source:
+        run(model, source, Sinks(out, errors=errors))
+    assert [each["key"] for each in out.records] == [str(key) for key in range(n) if key not in lost]
+    assert [(each["row"], each["raw"]) for each in errors.records] == [(key + 2, lines[key]) for key in lost]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -116,6 +117,7 @@ def run(given: RunOptions) -> None:
             known = [given.time, given.label, given.by, *map(str, recognizer.trained.names)]
             stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
         files.stop, files.progress = halted, stack.enter_context(stream_summary.Phases(console)).begin("deciding")
+        gc.freeze()  # modules and the model live as long as the run
         totals = files.run()
     _tell(console, totals, recognizer, files.keyed)
     written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)

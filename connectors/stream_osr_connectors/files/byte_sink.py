@@ -212,7 +212,8 @@ class ByteSink(DurableSink):
 
     def _put(self, data: bytes) -> None:
         """Append the bytes of one record."""
-        self._start()
+        if not self._started or self._closed or self._failure is not None:
+            self._start()
         if self._gzip:
             if self._member is None:
                 self._member = zlib.compressobj(wbits=_GZIP)

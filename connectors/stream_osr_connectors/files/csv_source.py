@@ -11,16 +11,20 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar, Unpack
 
+import numpy as np
+
 from stream_osr.errors import ConnectorError
+from stream_osr.kinds import Name
 from stream_osr.printable_text import counted
 from stream_osr.reading import TRUTH, Comma
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
-from .line_source import LineReader, LineSource, ReadOptions, TextLine, raw_text, what_there_is
+from .line_source import LineReader, LineSource, ReadOptions, Rows, TextLine, raw_text, what_there_is
 
 _MAX_LINES = 1000
 """Most lines of one row. This bounds how much the reader repeats after a stray quote."""
@@ -239,6 +243,48 @@ class CsvSource(LineSource):
             position = self._lines.position_after(lines[-1])
             return BadRecord(position, lines[0].row, raw_text(lines), str(error))
 
+    def take_rows(self, features: Sequence[Name], most: int) -> Rows | None:
+        """Read the next records as rows of numbers (:class:`.line_source.RowSource`)."""
+        fields = self._fields
+        if fields.label or fields.by or self.categorical or self._padded or {*features} != {*self.feature_columns}:
+            return None
+        lines = self._lines.several(most)
+        rows = self._rows_of(lines, [self._places[str(name)] for name in features])
+        if rows is None:
+            self._lines.give_back(lines)
+        return rows
+
+    def give_back(self, rows: Rows) -> None:
+        """Return the rows of the last call, so that the iterator reads them."""
+        self._lines.give_back(rows.lines)
+
+    def _rows_of(self, lines: list[TextLine], places: list[int]) -> Rows | None:
+        """Read lines at once. ``None``: a line must be read by itself."""
+        longest = csv.field_size_limit()
+        if not lines or any(line.dropped or len(line.data) > longest for line in lines):
+            return None
+        try:
+            text = b"".join(line.data for line in lines).decode().replace("\r\n", "\n").removesuffix("\n")
+            if any(character in text for character in "\"\r\0\ufeff'"[: 5 if self._safe else 4]):
+                return None
+            columns = [*zip(*(row.split(self._delimiter) for row in text.split("\n")), strict=True)]
+            if len(columns) < self._width or any(map(str.strip, chain(*columns[self._width :]))):
+                return None
+            if self._header[0] in map(str.strip, columns[0]):  # the row may repeat the header
+                return None
+            cells = [columns[place] for place in places]
+            if "".join(map("".join, cells)).encode().translate(None, _OF_NUMBERS.encode()):
+                return None
+            values = np.array([[*map(float, column)] for column in cells]).T
+            key, time = (None if name is None else columns[self._places[name]] for name in self._fields[:2])
+            times = None if time is None else [*map(seconds, time)]
+        except ValueError:  # an empty field, for example. DecodeError is one
+            return None
+        if not np.isfinite(values).all():
+            return None
+        keys = None if key is None else [text or None for text in key]
+        return Rows(values, keys, times, lines, self._lines.position_after(lines[-1]), self._ignored)
+
     def _is_header(self, row: list[str]) -> bool:
         """Return whether a row contains at least half of the column names."""
         return 2 * len({cell.strip() for cell in row} & {*self._places}) >= len(self._places)
@@ -307,9 +353,9 @@ class CsvSource(LineSource):
             if text.strip() not in named:
                 self._delimiter = divides(text, self._delimiter)
             self._comma: Comma = "decimal" if self._delimiter == ";" else ""
-            padded = re.search(rf'{re.escape(self._delimiter)} +"', text) is not None
+            self._padded = re.search(rf'{re.escape(self._delimiter)} +"', text) is not None
             self._lines.give_back([line])
-            self._rows = RowReader(self._lines, self._delimiter, self._max_bytes, padded=padded)
+            self._rows = RowReader(self._lines, self._delimiter, self._max_bytes, padded=self._padded)
             return self._plain(next(self._rows))
         except StopIteration:
             raise ConnectorError(f"{name} is empty. A CSV file begins with a row of column names") from None

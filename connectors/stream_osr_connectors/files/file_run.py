@@ -20,6 +20,7 @@ from ..commands.file_log import CommandLog
 from ..commands.runner import CommandRunner
 from .checkpoint import Checkpoint, save_streams, settle
 from .intake import Account
+from .line_source import Rows, RowSource
 from .locking import sole_writer
 from .streams import KeyedStreams, OneStream
 
@@ -143,9 +144,9 @@ class FileRun:
     reading
         How the input is read, to store in the checkpoint.
     stop
-        Called before each record. The run ends if it returns true.
+        Called after each step: a record, or the rows of numbers of a micro-batch. The run ends if it returns true.
     progress
-        Called after each record with the number of records read.
+        Called after each step with the number of records read.
     complain
         Called with row and reason of each record that is set aside.
     tell
@@ -215,6 +216,7 @@ class FileRun:
                 self.keyed, self._account, None if started is None else started.keys, self.contributions
             )
         )
+        self._row_source = self.source if isinstance(self.source, RowSource) else None
         self._runner: CommandRunner | None = None
         self._changed, self._unsaved, self._save_from = False, 0, 0.0
         self._visible, self._show_at = self._written(), 0.0
@@ -275,17 +277,11 @@ class FileRun:
 
     def _read(self, *, flushes: bool) -> bool:
         """Read the records. Return whether the run was stopped."""
-        for record in self.source:
-            self.totals["read"] += 1
+        while (record := (None if flushes else self._take_rows()) or self._take_one()) is not None:
             self._position, self._changed = record.position, True
-            self._unsaved += 1
-            if isinstance(record, BadRecord):
-                self._account.refuse(record, record.reason)
-            else:
-                self._streams.take(record)
             self._publish()
             self.progress(self.totals["read"])
-            if isinstance(record, Record) and record.ignored:
+            if not isinstance(record, BadRecord) and record.ignored:
                 self.model.note_ignored(record.ignored)
             if self._unsaved >= self.checkpoint_every and time.monotonic() >= self._save_from:
                 self._try_to_save()
@@ -295,6 +291,28 @@ class FileRun:
             if self.stop():
                 return True
         return False
+
+    def _take_one(self) -> Record | BadRecord | None:
+        record = next(self.source, None)
+        if record is not None:
+            self._count(1)
+        if isinstance(record, BadRecord):
+            self._account.refuse(record, record.reason)
+        elif record is not None:
+            self._streams.take(record)
+        return record
+
+    def _take_rows(self) -> Rows | None:
+        if not isinstance(self._streams, OneStream) or self._row_source is None:
+            return None
+        rows = self._streams.take_rows(self._row_source, self.checkpoint_every - self._unsaved)
+        if rows is not None:
+            self._count(len(rows.lines))
+        return rows
+
+    def _count(self, records: int) -> None:
+        self.totals["read"] += records
+        self._unsaved += records
 
     def _wait(self) -> None:
         self._apply_commands()

@@ -19,6 +19,7 @@ from stream_osr.schema_check import check_features
 from stream_osr.stream import BufferedInstance
 
 from ..base import BadRecord, Record, Sink
+from .line_source import Rows
 from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_of
 
 logger = logging.getLogger("stream_osr")
@@ -111,6 +112,16 @@ class Intake:
         for each in given_up:
             self._account.set_aside(each)
         return learnt
+
+    def take_rows(self, rows: Rows) -> bool:
+        """Give records to the recognizer at once. If that fails, return false, and the recognizer is unchanged."""
+        try:
+            self._model.learn_rows(rows.values, t=rows.times, key=rows.keys)
+        except Exception:
+            return False
+        if self._model.pending:
+            self._records.extend((row_of(record, 0), record) for record in rows.records())
+        return True
 
     def decided(self, count: int) -> list[Mapping[str, object]]:
         """Return the features of the latest decided records, in order. No decision may be delayed."""

@@ -68,11 +68,13 @@ class JsonLinesSink(ByteSink):
 def _line(record: Mapping[str, object]) -> bytes:
     """Write a record as one line, by orjson if it is installed, the record has plain types, and its text is ASCII."""
     if (orjson := _orjson()) is not None:
-        with suppress(TypeError):
-            own = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS  # no form in JSON
+        own = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS  # no form in JSON
+        try:
             line: bytes = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | own)
-            if line.isascii():
-                return line
+        except TypeError:
+            line = b"\xff"
+        if line.isascii():
+            return line
     return f"{json_text(record)}\n".encode()
 
 

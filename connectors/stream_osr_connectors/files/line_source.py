@@ -13,9 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import NamedTuple, TypedDict, Unpack, get_args
+from itertools import islice
+from typing import NamedTuple, Protocol, TypedDict, Unpack, get_args, runtime_checkable
+
+import numpy as np
 
 from stream_osr.errors import ConnectorError
+from stream_osr.kinds import Name
 
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..json_fields import JsonFields
@@ -79,6 +83,59 @@ class TextLine(NamedTuple):
         return not self.dropped and not self.data.strip()
 
 
+class Rows(NamedTuple):
+    """Unlabelled records of one stream as rows of numbers.
+
+    Attributes
+    ----------
+    values
+        Finite values, shape (n, p).
+    keys, times
+        Key and time of each record, or ``None``.
+    lines
+        Lines of the records, one for each.
+    position
+        Where reading resumes after the last of them.
+    ignored
+        As for :class:`stream_osr_connectors.base.Record`.
+    """
+
+    values: np.ndarray
+    keys: list[str | None] | None
+    times: list[float | None] | None
+    lines: list[TextLine]
+    position: Position
+    ignored: Sequence[str]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the row number and the text of each record, without its values."""
+        return (Record({}, position={"row": line.row}, raw=raw_text([line])) for line in self.lines)
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """A source that can also read several records at once."""
+
+    def take_rows(self, features: Sequence[Name], most: int) -> Rows | None:
+        """Read the next records as rows of numbers.
+
+        Parameters
+        ----------
+        features
+            Names of the columns of the rows.
+        most
+            Greatest number of records.
+
+        Returns
+        -------
+        The records. ``None``: the iterator must read the next record, because a value is no plain number, for
+        example.
+        """
+
+    def give_back(self, rows: Rows) -> None:
+        """Return the rows of the last call, so that the iterator reads them."""
+
+
 def raw_text(lines: Iterable[TextLine]) -> str:
     r"""Return the content of lines as text, with surrogate escapes for bytes that are not UTF-8.
 
@@ -129,6 +186,7 @@ class LineReader(Iterator[TextLine]):
         self._offset = 0
         self._row = 0
         self._returned: deque[TextLine] = deque()
+        self._error: ConnectorError | None = None
         self.cuts = 0
         self._growing, self._file, self._stream = open_input(path, follow=follow)
         self.resumes = self._file is not None and self._file.seekable()
@@ -144,6 +202,8 @@ class LineReader(Iterator[TextLine]):
     def __next__(self) -> TextLine:
         if self._returned:
             return self._returned.popleft()
+        if self._error is not None:
+            raise self._error
         dropped = 0
         try:
             data = self._stream.readline(self._max_bytes)
@@ -168,6 +228,18 @@ class LineReader(Iterator[TextLine]):
         if self._row == 1:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         return TextLine(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
+
+    def several(self, most: int) -> list[TextLine]:
+        """Read the next lines. If lines are waiting to be read again, return none.
+
+        The next call of the iterator raises an error of reading.
+        """
+        lines: list[TextLine] = []
+        try:
+            lines.extend(islice(() if self._returned else self, most))
+        except ConnectorError as error:
+            self._error = error
+        return lines
 
     def _begin_anew(self) -> None:
         """Go to the beginning of a followed file that was cut, or of the file that has its name now."""
@@ -225,6 +297,7 @@ class LineReader(Iterator[TextLine]):
             raise
         self._offset, self._row = offset, row
         self._returned.clear()
+        self._error = None
 
     def close(self) -> None:
         """Close the file. Standard input stays open."""

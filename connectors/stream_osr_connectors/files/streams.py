@@ -22,6 +22,7 @@ from stream_osr.state_store import FolderStore
 from ..base import Record
 from ..commands.command import Command, CommandResult
 from .intake import Account, Intake, check
+from .line_source import Rows, RowSource
 
 __all__ = ["Content", "KeyedStreams", "OneStream", "keyed_of", "recognizer_of"]
 
@@ -56,6 +57,25 @@ class OneStream:
     def take(self, record: Record) -> None:
         """Learn or decide a record, or set it aside."""
         self._intake.take(record)
+
+    def take_rows(self, source: RowSource, most: int) -> Rows | None:
+        """Decide the next records of a source at once, until the micro-batch is full. ``None``: it has decided none.
+
+        Parameters
+        ----------
+        source
+            Source of the records.
+        most
+            Greatest number of records.
+        """
+        model, most = self._model, min(most, self._model.batch_size - len(self._model.value.buffer))
+        if self._contributions is not None or most < 2 or not model.trained.features.takes_rows:
+            return None
+        rows = source.take_rows(model.trained.names, most)
+        if rows is None or self._intake.take_rows(rows):
+            return rows
+        source.give_back(rows)
+        return None
 
     def flush(self) -> None:
         """Close the micro-batch at the end of the input."""

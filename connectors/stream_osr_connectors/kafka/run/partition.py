@@ -141,7 +141,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder)
     """
     taken = TakenRecords()
     before, names = model.counters["missing"], model.trained.names
-    if type(decode) is JsonDecoder and not model.trained.values:
+    if type(decode) is JsonDecoder and model.trained.features.takes_rows:
         places, rows, times, keys = decode.plain(records, names)
         begin = done = 0
         for place in (*sorted({*range(len(records))} - {*places}), len(records)):
