@@ -114,3 +114,11 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
     assert failing.closed <= 2 * closing.MOST_TRIES
+
+
+def test_a_marker_of_a_missing_value_is_no_number() -> None:
+    model = fitted_once(chains=1, seed=5, batch_size=1 << 62, missing=["-999"])
+    batch = records(8)
+    batch[3] = batch[3]._replace(value=b'{"a": -999, "b": 0.1}')
+    _, outcome = advance(begin(model, Boundary(0)), batch)
+    assert (outcome.taken.missing, len(outcome.decisions)) == (1, 8)
