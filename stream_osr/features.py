@@ -11,8 +11,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from narwhals.dtypes import Categorical, Enum
-from river.utils.dataframe import into_frame
 
 from stream_osr.embedding import expanded, names_of, stacked, widths_of
 from stream_osr.entries import LARGEST, is_marked, number_of
@@ -238,6 +236,27 @@ def check_mapping(x: object) -> Mapping[Any, object]:
     return x
 
 
+def data_frame(X: Any) -> Any:
+    """Wrap a data frame of pandas, polars or pyarrow.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If two columns have the same name.
+    """
+    from river.utils.dataframe import into_frame  # slow to import
+
+    return into_frame(X)
+
+
+def _is_categorical(column: Any) -> bool:
+    from narwhals.dtypes import Categorical, Enum  # slow to import
+
+    return isinstance(column.dtype, Categorical | Enum)
+
+
 def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[dict[Name, object]]]:
     """Read a data frame (pandas, polars, pyarrow), an array or a list of dicts as columns and rows.
 
@@ -267,7 +286,7 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
                 raise InvalidInstance(f"row {number} of the list is {typed(x)}, and row 0 a dict. Give dicts only")
         return [*dict.fromkeys(chain.from_iterable(X))], [*map(dict, X)]
     try:
-        frame = into_frame(X)
+        frame = data_frame(X)
     except TypeError:
         raise InvalidInstance(
             "expected a pandas, polars or pyarrow data frame, a numpy array, or a list of dicts: this is "
@@ -331,7 +350,7 @@ def _column_list(column: Any) -> list[Any]:
     """Read a column of a data frame. All values become text if some are text or its type is categorical."""
     values: list[Any] = column.to_list()
     kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
-    if isinstance(column.dtype, Categorical | Enum):
+    if _is_categorical(column):
         return [None if is_missing(value) else spelled(value) for value in values]
     if str in kinds and len(kinds) > 1:  # numbers and booleans that stand beside text
         plain = int | float | np.number | np.bool_
@@ -343,8 +362,8 @@ def categorical_columns(X: Any) -> list[Name]:
     """Return the columns of a data frame whose type is categorical."""
     if isinstance(X, np.ndarray | list):
         return []
-    frame = into_frame(X)
-    return [name for at, name in enumerate(frame.columns) if isinstance(frame[:, at].dtype, Categorical | Enum)]
+    frame = data_frame(X)
+    return [name for at, name in enumerate(frame.columns) if _is_categorical(frame[:, at])]
 
 
 def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
@@ -385,7 +404,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
         array_names(X, features.names)
         return _finite(without_mask(X)) if features.takes_rows else None
     try:
-        frame = into_frame(X)
+        frame = data_frame(X)
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
@@ -487,7 +506,7 @@ def split_columns(X: Any, names: Sequence[Name | None]) -> tuple[Any, list[Any]]
     if not given:
         return X, [None for _ in names]
     try:
-        frame = into_frame(X)
+        frame = data_frame(X)
     except TypeError:
         raise InvalidInstance(
             f"the rows are {type(X).__name__} and have no column {given[0]!r}. Give data frames"

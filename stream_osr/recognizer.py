@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import numpy as np
 from river.base import MiniBatchClassifier
-from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, from_bytes, kind_over, read_archive, to_bytes, write_archive
@@ -25,7 +24,7 @@ from stream_osr.discovery.events import Event
 from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
 from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
-from stream_osr.features import check_mapping, check_rows, frame_matrix, frame_rows
+from stream_osr.features import check_mapping, check_rows, data_frame, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label, label_array
@@ -848,7 +847,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         names, probabilities = self._predict_frame(X)
         if isinstance(X, np.ndarray | list):
             return probabilities
-        return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=into_frame(X))
+        from river.utils.dataframe import to_native_frame  # slow to import
+
+        return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=data_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict the label of each row of a data frame, an array, or a list of dicts.
@@ -861,7 +862,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
         if isinstance(X, np.ndarray | list):
             return label_array(labels)
-        return to_native_series(labels, name=None, like=into_frame(X))
+        from river.utils.dataframe import to_native_series  # slow to import
+
+        return to_native_series(labels, name=None, like=data_frame(X))
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         """Return the labels, and the probability of each for rows of shape (n, p), NaN = missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from tests.doors.cli import FIRST_COLLECTION, end_of_imports
 from tests.doors.files import load_checkpoint, save_checkpoint
 from tests.processes import COMMAND, Process, run
 
@@ -252,3 +254,17 @@ def test_memory_stays_constant_however_long_the_stream(work):
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout.split()[-1]) / 1024)
     assert peaks[1] - peaks[0] < 25, f"{peaks[0]:.0f} MB grew to {peaks[1]:.0f} MB"
+
+
+def test_garbage_is_collected_often_after_the_imports():
+    usual = gc.get_threshold()
+    end_of_imports()
+    assert gc.get_threshold() == usual, "only in a process of the command line"
+    try:
+        gc.set_threshold(FIRST_COLLECTION)
+        end_of_imports()
+        assert gc.get_threshold()[0] < FIRST_COLLECTION / 10
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*usual)

@@ -35,6 +35,7 @@ def taken(root: Path, folder: Path) -> list[str]:
     """What is found beside the sources of a checkout that has nothing, after taking what is kept."""
     compiler.source_stamp.cache_clear()
     compiler._imported.cache_clear()
+    compiler._digest.cache_clear()
     shutil.rmtree(root / "stream_osr" / "__pycache__")
     count = kept.take(root, folder)
     found = sorted(path.name for path in root.rglob("__pycache__/*"))

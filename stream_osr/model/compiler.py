@@ -35,11 +35,11 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
 from numba.core.target_extension import CPU, jit_registry
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import NativeLowering
 from numba.extending import overload
-from numba.np import arrayobj
 
 from stream_osr.compiling import one_process
 
@@ -95,8 +95,13 @@ def source_stamp(source: Path) -> str:
         waiting = {path for known in waiting for path in _imported(known)} - found
     digest = hashlib.sha256()
     for path in sorted(found):
-        digest.update(path.read_bytes())
+        digest.update(_digest(path))
     return digest.hexdigest()
+
+
+@cache
+def _digest(source: Path) -> bytes:
+    return hashlib.sha256(source.read_bytes()).digest()
 
 
 @cache
@@ -243,28 +248,39 @@ def _raise_without_shapes(source: Any, target: Any) -> Callable[[Any, Any], None
 
 
 @contextmanager
+def _without_reports() -> Iterator[None]:
+    """Do not report calls of LLVM as events of numba."""
+    own = list(_REPORTS)
+    _REPORTS.clear()
+    try:
+        yield
+    finally:
+        _REPORTS.extend(own)
+
+
+@contextmanager
 def _economically(codegen: Any) -> Iterator[None]:
     """Replace parts of numba while it compiles a kernel.
 
     Functions that numba calls become intermediate code. An error in an assignment to a slice does not name the
-    shapes. Calls of LLVM are not reported as events. Garbage is not collected: numba makes many objects that live
-    until the end, and visiting them takes an eighth of the time.
+    shapes. Garbage is not collected: numba makes many objects that live until the end, and visiting them takes an
+    eighth of the time.
     """
+    from numba.np import arrayobj  # slow to import
+
     own, collects = jit_registry.pop(CPU), gc.isenabled()
-    own_reports = list(_REPORTS)
     own_raise = getattr(arrayobj, _RAISE, None)  # absent in earlier versions
     gc.disable()
     codegen._library_class, jit_registry[CPU] = _Body, _within
     setattr(arrayobj, _RAISE, _raise_for_shapes)
-    _REPORTS.clear()
     try:
-        yield
+        with _without_reports():
+            yield
     finally:
         jit_registry.pop(CPU)
         jit_registry[CPU] = own
         del codegen._library_class
         setattr(arrayobj, _RAISE, own_raise)
-        _REPORTS.extend(own_reports)
         if collects:
             gc.enable()
 
@@ -310,7 +326,19 @@ def _has(cache: Any, sig: Any, context: Any) -> bool:
     return cache._index_key(sig, context.codegen()) in cache._cache_file._load_index()
 
 
-class KernelCache(FunctionCache):
+class _Cache(FunctionCache):
+    """Cache that loads machine code without numba's declarations for compilation. A compilation loads them itself."""
+
+    _impl_class: Any = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load the code for a signature, or return ``None``."""
+        with _without_reports(), self._guard_against_spurious_io_errors():
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
+
+
+class KernelCache(_Cache):
     """Cache of a kernel's machine code on this machine."""
 
     _impl_class = _MachineCode
@@ -382,7 +410,7 @@ class _Impl(CompileResultCacheImpl):
     _locator_classes = [_Place]  # noqa: RUF012  # numba's own name
 
 
-class _Shipped(FunctionCache):
+class _Shipped(_Cache):
     """Precompiled machine code of a kernel that came with the package."""
 
     _impl_class = _Impl

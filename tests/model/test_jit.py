@@ -44,6 +44,7 @@ def house(tmp_path, monkeypatch):
 
 def stamp(path: Path) -> str:
     compiler._imported.cache_clear()
+    compiler._digest.cache_clear()
     return compiler.source_stamp.__wrapped__(path)
 
 
@@ -223,6 +224,7 @@ def test_functions_of_numba_serve_others_after_kernels():
 KERNELS = """
 import numpy as np
 from numba.core import event
+from numba.core.registry import cpu_target
 from stream_osr.model.jit import kernel
 
 @kernel
@@ -236,6 +238,7 @@ def outer(n):
 with event.install_recorder("numba:compile") as recorder:
     print(outer(3).tolist(), inner(3).tolist())
 print(sum(each.data["dispatcher"].py_func.__name__ == "inner" for _, each in recorder.buffer if each.is_start))
+print(bool(cpu_target.target_context._registries))
 """
 
 
@@ -246,4 +249,5 @@ def test_a_kernel_is_loaded_beside_kernels_that_call_it(tmp_path):
     for compilations in (2, 0):  # of the inner one, for Python and for other kernels, then none
         command = [sys.executable, "-c", "import kernels"]
         out = subprocess.run(command, cwd=tmp_path, env=room, capture_output=True, text=True, check=True).stdout
-        assert out == f"[1.0, 3.0, 5.0] [0.5, 1.5, 2.5]\n{compilations}\n"
+        # numba's declarations for compilation are not loaded for kernels from the cache
+        assert out == f"[1.0, 3.0, 5.0] [0.5, 1.5, 2.5]\n{compilations}\n{compilations > 0}\n"

@@ -35,15 +35,24 @@ def end_on_signal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the model is yet to be loaded
 
 
-YOUNG_OBJECTS = 10_000
-"""Allocations between two collections of garbage. Imports allocate a million objects, and hardly any is garbage."""
+FIRST_COLLECTION, COLLECTION = 300_000, 10_000
+"""Objects before the first collection of garbage, and between later ones. Imports leave 200,000 objects."""
+
+
+def end_of_imports() -> None:
+    """Collect garbage more often from here on, but never among the present objects: modules and a model stay."""
+    if gc.get_threshold()[0] == FIRST_COLLECTION:
+        gc.freeze()
+        gc.set_threshold(COLLECTION)
 
 
 def main() -> None:
     """Run the command line."""
-    gc.set_threshold(YOUNG_OBJECTS)
     if is_service(sys.argv[1:]):
         end_on_signal()
+    else:
+        gc.set_threshold(FIRST_COLLECTION)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # a search among all installed packages takes long
     from stream_osr_connectors.cli.app import main as command
 
     command()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_osr.errors import MissingExtra
-from stream_osr_connectors.cli import options
+from stream_osr_connectors.cli import end_of_imports, options
 from stream_osr_connectors.cli.options import argument
 from stream_osr_connectors.cli.watch import StreamOptions, parts_of_files, tokens_of
 
@@ -33,4 +33,6 @@ def mcp(given: McpOptions) -> None:
         raise MissingExtra(f"the MCP server needs {error.name}. Install it: pip install 'stream-osr[mcp]'") from error
     known = tokens_of(given)
     by = None if known is None else known.who(f"Bearer {os.environ.get(VARIABLE, '')}")
-    serve(*parts_of_files(given, given.decisions), by)
+    parts = parts_of_files(given, given.decisions)
+    end_of_imports()
+    serve(*parts, by)

@@ -17,6 +17,8 @@ from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.terminal import OneLine, Terminal
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from stream_osr import Keyed, OpenSetRecognizer
     from stream_osr_connectors.commands import Command, CommandResult
 
@@ -43,47 +45,20 @@ class Phases(logging.Handler):
     """
 
     def __init__(self, console: Terminal, *, lines: bool = False) -> None:
-        from rich import progress  # slow to import, and --help does without
-        from rich.text import Text
-
-        from stream_osr.compiling import being_compiled, last_compiled
-
-        class Description(progress.ProgressColumn):
-            """The name of the phase, or the compilation for which it waits."""
-
-            def render(self, task: progress.Task) -> Text:
-                """Render the column."""
-                compiles = being_compiled() or time.monotonic() - last_compiled() < COMPILATION_SHOWN
-                return Text("compiling the sampler (once)" if compiles and last_compiled() else task.description)
-
-        class Count(progress.MofNCompleteColumn):
-            """The number of records or steps, with the total if it is known."""
-
-            def render(self, task: progress.Task) -> Text:
-                """Render the column."""
-                records = Text(f"{int(task.completed)} records" if task.completed else "")
-                return super().render(task) if task.total else records
-
         super().__init__()
         self.setFormatter(OneLine("%(message)s", traces=False))
         self._console, self._lines, self._began = console, lines and not console.is_terminal, time.monotonic()
-        self._bar = progress.Progress(
-            *(progress.SpinnerColumn(), Description(), progress.BarColumn(), Count(), progress.TimeElapsedColumn()),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            redirect_stdout=False,  # it would read what others write for its colours
-            redirect_stderr=False,
-        )
+        self._bar = _bar(console) if console.is_terminal else None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._bar is not None:
             logger.addHandler(self)
-        self._bar.start()
+            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
         logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -92,12 +67,46 @@ class Phases(logging.Handler):
 
     def begin(self, name: str, total: int | None = None) -> Callable[[int], None]:
         """Begin a phase. Return a function that shows its progress."""
-        for task in self._bar.task_ids:
-            self._bar.remove_task(task)
         if self._lines:
             self._console.say(f"{time.monotonic() - self._began:.0f} s: {name}")
-        task = self._bar.add_task(name, total=total)
-        return lambda done: self._bar.update(task, completed=done)
+        bar = self._bar
+        if bar is None:
+            return lambda done: None
+        for task in bar.task_ids:
+            bar.remove_task(task)
+        task = bar.add_task(name, total=total)
+        return lambda done: bar.update(task, completed=done)
+
+
+def _bar(console: Terminal) -> Progress:
+    from rich import progress  # slow to import
+    from rich.text import Text
+
+    from stream_osr.compiling import being_compiled, last_compiled
+
+    class Description(progress.ProgressColumn):
+        """The name of the phase, or the compilation for which it waits."""
+
+        def render(self, task: progress.Task) -> Text:
+            """Render the column."""
+            compiles = being_compiled() or time.monotonic() - last_compiled() < COMPILATION_SHOWN
+            return Text("compiling the sampler (once)" if compiles and last_compiled() else task.description)
+
+    class Count(progress.MofNCompleteColumn):
+        """The number of records or steps, with the total if it is known."""
+
+        def render(self, task: progress.Task) -> Text:
+            """Render the column."""
+            records = Text(f"{int(task.completed)} records" if task.completed else "")
+            return super().render(task) if task.total else records
+
+    return progress.Progress(
+        *(progress.SpinnerColumn(), Description(), progress.BarColumn(), Count(), progress.TimeElapsedColumn()),
+        console=console,
+        transient=True,
+        redirect_stdout=False,  # it would read what others write for its colours
+        redirect_stderr=False,
+    )
 
 
 def complainer(console: Terminal) -> Callable[[int, str], None]:

@@ -13,18 +13,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
-from typing import TypeVar, Unpack
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
-from stream_osr.kinds import Name
 from stream_osr.printable_text import counted
 from stream_osr.reading import TRUTH, Comma
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
 from .line_source import LineReader, LineSource, ReadOptions, Rows, TextLine, raw_text, what_there_is
+
+if TYPE_CHECKING:
+    from stream_osr.kinds import Name
 
 _MAX_LINES = 1000
 """Most lines of one row. This bounds how much the reader repeats after a stray quote."""
@@ -260,6 +260,8 @@ class CsvSource(LineSource):
 
     def _rows_of(self, lines: list[TextLine], places: list[int]) -> Rows | None:
         """Read lines at once. ``None``: a line must be read by itself."""
+        import numpy as np  # slow to import
+
         longest = csv.field_size_limit()
         if not lines or any(line.dropped or len(line.data) > longest for line in lines):
             return None

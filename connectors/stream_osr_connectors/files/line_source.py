@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
-from typing import NamedTuple, Protocol, TypedDict, Unpack, get_args, runtime_checkable
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack, get_args, runtime_checkable
 
 from stream_osr.errors import ConnectorError
-from stream_osr.kinds import Name
 
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..json_fields import JsonFields
 from ..values import DecodeError, LabelType
 from .open_file import UNREADABLE, is_standard, open_input, why
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from stream_osr.kinds import Name
 
 logger = logging.getLogger("stream_osr")
 
