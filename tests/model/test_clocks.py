@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from stream_osr import OpenSetRecognizer
 from tests.doors.library import grouped
-from tests.doors.model import follow, is_clock, make_plan
+from tests.doors.model import follow, is_clock, make_plan, subspace
 
 N = 120
 
@@ -122,3 +122,10 @@ def test_a_date_is_a_feature_like_any_other_where_the_order_carries_no_informati
     model = trained(rows, order="shuffled")
     assert model.freeze().clock_features == ()
     assert model.predict_one({"a": X[0, 0], "b": X[0, 1], "row number": 1e6}) == "unknown"
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 200])
+def test_ranks_are_those_of_scipy(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for values in (rng.normal(size=n), rng.integers(0, 9, n).astype(float), np.zeros(n)):
+        assert np.array_equal(subspace._ranks(values), rankdata(values))
