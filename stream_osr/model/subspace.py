@@ -291,7 +291,7 @@ def is_clock(X: Array, group: Array, order: Array) -> Array:
 
 
 def _ranks(values: Array) -> Array:
-    """Rank values from 1. Equal values have the mean of their ranks. The import of scipy.stats takes half a second."""
+    """Rank values from 1. Equal values have the mean of their ranks. An import of scipy.stats takes long."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Array = (np.cumsum(count) - 0.5 * (count - 1))[place]
     return ranks
