@@ -231,3 +231,13 @@ def test_a_marker_of_a_missing_value_is_no_number(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"feature 'b' of row 1 is -999.0 \(float\): it is missing. Use learn_one"):
         model.learn_rows(rows)
     model.learn_rows(rows[:1])
+
+
+def test_a_run_may_begin_with_training(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    path, out = tmp_path / "stream.csv", MemorySink()
+    labelled = [",".join([*map(str, x.values()), "left"]) for x in around([0.0] * 3, 40, rng, NAMES)]
+    path.write_text("\n".join(["a,b,c,y", *labelled, *["0,0,0,"] * 8]) + "\n")
+    with CsvSource(path, label="y") as source:
+        totals = run(OpenSetRecognizer(chains=1, batch_size=4), source, Sinks(out))
+    assert (totals["labelled"], totals["decided"]) == (40, 8)

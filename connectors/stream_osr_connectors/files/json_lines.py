@@ -71,10 +71,11 @@ def _line(record: Mapping[str, object]) -> bytes:
         own = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS  # no form in JSON
         try:
             line: bytes = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | own)
-        except TypeError:
-            line = b"\xff"
-        if line.isascii():
-            return line
+        except TypeError:  # json_text converts the value, or refuses it
+            pass
+        else:
+            if line.isascii():
+                return line
     return f"{json_text(record)}\n".encode()
 
 

@@ -68,10 +68,11 @@ class OneStream:
         most
             Greatest number of records.
         """
-        model, most = self._model, min(most, self._model.batch_size - len(self._model.value.buffer))
-        if self._contributions is not None or most < 2 or not model.trained.features.takes_rows:
+        state, most = self._model.value, min(most, self._model.batch_size - len(self._model.value.buffer))
+        if self._contributions is not None or most < 2 or state.training is not None or state.trained is None:
             return None
-        rows = source.take_rows(model.trained.names, most)
+        features = state.trained.features
+        rows = source.take_rows(features.names, most) if features.takes_rows else None
         if rows is None or self._intake.take_rows(rows):
             return rows
         source.give_back(rows)
