@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.cli import FIRST_COLLECTION, end_of_imports
+from tests.doors.cli import garbage
 from tests.doors.files import load_checkpoint, save_checkpoint
 from tests.processes import COMMAND, Process, run
 
@@ -258,12 +258,12 @@ def test_memory_stays_constant_however_long_the_stream(work):
 
 def test_garbage_is_collected_often_after_the_imports():
     usual = gc.get_threshold()
-    end_of_imports()
+    garbage.end_imports()
     assert gc.get_threshold() == usual, "only in a process of the command line"
     try:
-        gc.set_threshold(FIRST_COLLECTION)
-        end_of_imports()
-        assert gc.get_threshold()[0] < FIRST_COLLECTION / 10
+        garbage.begin_imports()
+        garbage.end_imports()
+        assert gc.get_threshold()[0] < garbage.FIRST_COLLECTION / 10
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()

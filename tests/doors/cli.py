@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_osr_connectors.cli import FIRST_COLLECTION, demo, demo_result, end_of_imports, is_service, main
+from stream_osr_connectors.cli import demo, demo_result, garbage, is_service, main
 from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.cli.demo import KNOWN, split
 from stream_osr_connectors.cli.demo_files import DemoFiles

@@ -1,16 +1,17 @@
 """Entry point of the command line. A service that receives a stop signal during its imports exits with 0.
 
-This module imports only the standard library, because :mod:`.app` takes a second or two.
+This module imports the standard library and :mod:`.garbage` only, because :mod:`.app` takes a second or two.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+
+from stream_osr_connectors.cli.garbage import begin_imports
 
 
 def is_service(arguments: Sequence[str]) -> bool:
@@ -35,23 +36,12 @@ def end_on_signal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the model is yet to be loaded
 
 
-FIRST_COLLECTION, COLLECTION = 300_000, 10_000
-"""Objects before the first collection of garbage, and between later ones. Imports leave 200,000 objects."""
-
-
-def end_of_imports() -> None:
-    """Collect garbage more often from here on, but never among the present objects: modules and a model stay."""
-    if gc.get_threshold()[0] == FIRST_COLLECTION:
-        gc.freeze()
-        gc.set_threshold(COLLECTION)
-
-
 def main() -> None:
     """Run the command line."""
     if is_service(sys.argv[1:]):
         end_on_signal()
     else:
-        gc.set_threshold(FIRST_COLLECTION)
+        begin_imports()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # a search among all installed packages takes long
     from stream_osr_connectors.cli.app import main as command
 

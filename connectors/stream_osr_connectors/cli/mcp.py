@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_osr.errors import MissingExtra
-from stream_osr_connectors.cli import end_of_imports, options
+from stream_osr_connectors.cli import options
+from stream_osr_connectors.cli.garbage import end_imports
 from stream_osr_connectors.cli.options import argument
 from stream_osr_connectors.cli.watch import StreamOptions, parts_of_files, tokens_of
 
@@ -34,5 +35,5 @@ def mcp(given: McpOptions) -> None:
     known = tokens_of(given)
     by = None if known is None else known.who(f"Bearer {os.environ.get(VARIABLE, '')}")
     parts = parts_of_files(given, given.decisions)
-    end_of_imports()
+    end_imports()
     serve(*parts, by)

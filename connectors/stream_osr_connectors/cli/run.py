@@ -15,7 +15,8 @@ import typer
 
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.printable_text import counted
-from stream_osr_connectors.cli import end_of_imports, options, stream_summary
+from stream_osr_connectors.cli import options, stream_summary
+from stream_osr_connectors.cli.garbage import end_imports
 from stream_osr_connectors.cli.options import option
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
 from stream_osr_connectors.files.locking import sole_writer
@@ -116,7 +117,7 @@ def run(given: RunOptions) -> None:
             known = [given.time, given.label, given.by, *map(str, recognizer.trained.names)]
             stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
         files.stop, files.progress = halted, stack.enter_context(stream_summary.Phases(console)).begin("deciding")
-        end_of_imports()
+        end_imports()
         totals = files.run()
     _tell(console, totals, recognizer, files.keyed)
     written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)

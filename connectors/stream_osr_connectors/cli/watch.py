@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stream_osr.errors import InvalidParameter, MissingExtra
-from stream_osr_connectors.cli import end_of_imports, options
+from stream_osr_connectors.cli import options
+from stream_osr_connectors.cli.garbage import end_imports
 from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.terminal import Terminal
 
@@ -85,7 +86,7 @@ def watch(given: WatchOptions) -> None:
     def ready(address: str) -> None:
         Terminal().say(f"{address} shows {parts[0].name}{said}. Press Ctrl-C to stop")
 
-    end_of_imports()
+    end_imports()
     page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
 
