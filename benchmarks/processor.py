@@ -2,7 +2,8 @@
 
 The client's is that of all threads but the main one and those of the chains (kafka-python's own, and those in which
 transactions are sent), and of the calls that wait for it in the main thread. The recognizer's is that of the chains'
-threads, and of calls in the main thread. The rest is what else the main thread does: decoding, cutting, encoding.
+threads, and of calls in the main thread, statistics for the metrics included. The rest is what else the main thread
+does: decoding, cutting, encoding.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka.client.consumers import GroupConsumer
+from stream_osr_connectors.kafka.run.model_metrics import ModelMetricsSchedule
 
 CLIENT: dict[type, tuple[str, ...]] = {
     GroupConsumer: ("poll", "position", "where", "committed", "begin", "hold", "let_go_on")
@@ -24,7 +26,8 @@ CLIENT: dict[type, tuple[str, ...]] = {
 """Calls of the client in the main thread."""
 
 RECOGNIZER: dict[type, tuple[str, ...]] = {
-    OpenSetRecognizer: ("learn_one", "learn_rows", "close_batch", "drain", "drain_events")
+    OpenSetRecognizer: ("learn_one", "learn_rows", "close_batch", "drain", "drain_events"),
+    ModelMetricsSchedule: ("turn",),
 }
 CHAINS = "stream-osr_"
 """How the names of the chains' threads begin."""
