@@ -245,7 +245,7 @@ print(bool(cpu_target.target_context._registries))
 def test_a_kernel_is_loaded_beside_kernels_that_call_it(tmp_path):
     """The body is compiled once. Each machine code has its own constants for the conversion of the result."""
     (tmp_path / "kernels.py").write_text(KERNELS)
-    room = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    room = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     for compilations in (2, 0):  # of the inner one, for Python and for other kernels, then none
         command = [sys.executable, "-c", "import kernels"]
         out = subprocess.run(command, cwd=tmp_path, env=room, capture_output=True, text=True, check=True).stdout
