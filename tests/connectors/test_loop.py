@@ -21,17 +21,6 @@ from tests.doors.library import ConnectorError, RefusedState, grouped
 NAMES = ("a", "b", "c")
 
 
-@pytest.fixture(scope="module")
-def trained() -> TrainedModel:
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, NAMES):
-            model.learn_one(x, label)
-    model.freeze()
-    return model.trained
-
-
 def streaming(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer.from_trained(
         trained, **grouped(**{"chains": 1, "batch_size": 4, "seed": 5, **arguments})

@@ -103,7 +103,7 @@ def test_rows_are_read_from_plain_numbers_only(tmp_path: Path) -> None:
         assert first is not None
         assert first.values.tolist() == [[1.5, -2.0, 30.0]] * 5
         source.give_back(first)
-        assert source.take_rows(NAMES, 5) is None, "the iterator reads the lines that were given back"
+        assert source.take_rows(NAMES, 5) is None, "the iterator must read these lines"
         assert [record.key for record in islice(source, 5) if isinstance(record, Record)] == ["k0"] * 5
         rest = source.take_rows(("c", "a", "b"), 5)
         assert rest is not None
@@ -144,17 +144,6 @@ def test_an_unreadable_rest_is_reported_after_the_rows_before_it(tmp_path: Path)
                 next(source)
             assert str(error.value) == str(one_by_one.value)
     assert at_once == len(alone) > 700
-
-
-@pytest.fixture(scope="module")
-def trained() -> TrainedModel:
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, NAMES):
-            model.learn_one(x, label)
-    model.freeze()
-    return model.trained
 
 
 def stream(path: Path, *, faults: bool) -> Path:
