@@ -17,7 +17,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.commands import Command, history
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
 from tests.blobs import around
-from tests.connectors.test_loop import NAMES, made, trained
+from tests.connectors.models import NAMES
 from tests.doors.commands import CommandLog, ask, runner
 from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.doors.library import (
@@ -31,8 +31,6 @@ from tests.doors.library import (
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
 from tests.test_cli import lines_of as lines
-
-__all__ = ["made", "trained"]  # fixtures
 
 RUN = ("run", "-m", "model.osr", "--key", "id", "-o", "out.jsonl", "-e", "events.jsonl")
 CHECKPOINT = "out.jsonl.checkpoint"

@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
+from tests.connectors.models import NAMES, streaming
 from tests.connectors.test_locking import nobody
-from tests.connectors.test_loop import NAMES, streaming, trained
 from tests.doors.connectors import BatchCloser, Position
 from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 from tests.doors.library import ConnectorError
-
-__all__ = ["trained"]  # a fixture
 
 OUTPUTS = ["{}.jsonl", "{}.csv", "{}.jsonl.gz", "{}.csv.gz"]
 

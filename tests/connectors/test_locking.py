@@ -19,12 +19,10 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.files import MemorySource, open_sink
-from tests.connectors.test_loop import streaming, trained
+from tests.connectors.models import streaming
 from tests.doors.files import Lock, Sinks, run, sole_writer
 from tests.doors.files import locking as module
 from tests.doors.library import ConnectorError
-
-__all__ = ["trained"]  # a fixture
 
 HOLDER = """
 import sys

@@ -15,25 +15,9 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr_connectors.files import FrameSource, MemorySink, MemorySource, Record, open_sink, open_source
 from tests.blobs import around
+from tests.connectors.models import NAMES, streaming
 from tests.doors.files import FileRun, Sinks, go_on, load_checkpoint, run
-from tests.doors.library import ConnectorError, RefusedState, grouped
-
-NAMES = ("a", "b", "c")
-
-
-def streaming(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(
-        trained, **grouped(**{"chains": 1, "batch_size": 4, "seed": 5, **arguments})
-    )
-
-
-@pytest.fixture(scope="module")
-def made(trained: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A model, as a file."""
-    path = tmp_path_factory.mktemp("model") / "model.osr"
-    streaming(trained, batch_size=16).save(path)
-    return path.read_bytes()
-
+from tests.doors.library import ConnectorError, RefusedState
 
 LINES = [
     '{"a": 1, "b": 1, "c": 1, "y": null}',

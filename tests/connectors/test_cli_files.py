@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 
 from tests.blobs import around
-from tests.connectors.test_loop import NAMES, made, trained
+from tests.connectors.models import NAMES
 from tests.processes import COMMAND
 from tests.test_cli import call
-
-__all__ = ["made", "trained"]  # fixtures
 
 RUN = ("run", "-m", "model.osr", "-i", "stream.jsonl", "--key", "id")
 
