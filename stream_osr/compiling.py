@@ -1,12 +1,14 @@
 """Notice that kernels are being compiled, which takes minutes and could look like a hang.
 
-Processes that start together on an empty cache compile each kernel once (:func:`one_process`).
+Processes that start together on an empty cache compile each kernel once (:func:`one_process`). One of them compiles,
+and the others wait: two processes that compile different kernels both process the functions that these kernels share.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,8 +28,10 @@ WAITING = "another process compiles the sampler: this process waits for it, one 
 
 LONGEST_WAIT = 600.0
 """Seconds after which a process compiles a kernel itself, although another one still has the lock."""
-PAUSE = 0.02
+PAUSE = 0.1
 """Seconds between two attempts to take the lock."""
+BETWEEN = 3.0
+"""Seconds between two kernels of a process that compiles, at most. Others do not begin to compile before."""
 LOADING = 3.0
 """Seconds of waiting before the message. A process that only loads machine code has the lock for less."""
 
@@ -40,6 +44,7 @@ class _Notice(event.Listener):
 
     reported = False
     waited = False
+    compiles = False
     latest = 0.0
     under_way: ClassVar[list[str]] = []
 
@@ -63,6 +68,11 @@ class _Notice(event.Listener):
         """Record that compilation ended."""
         _Notice.latest = time.monotonic()
         self.under_way.pop()
+
+
+def compile_for_another() -> None:
+    """Compile without waiting for the process that has started this one."""
+    _Notice.compiles = True
 
 
 def wait_silently() -> None:
@@ -92,43 +102,70 @@ def give_notice(why_not: Callable[[], str | None]) -> None:
 
 
 @contextmanager
-def one_process(path: Path, name: str) -> Iterator[None]:
+def one_process(lock: Path, all_kernels: Path, name: str, is_cached: Callable[[], bool]) -> Iterator[None]:
     """Let one process at a time compile a kernel into the cache. The others wait, and then find its machine code.
 
-    The lock belongs to the process, so the system releases it when the process ends, however it ends. Without a
-    writable folder or a file system with locks, each process compiles for itself.
+    A process that has not compiled yet also waits while another process compiles other kernels. The system releases
+    the locks when a process ends, however it ends. Without a writable folder or a file system with locks, each
+    process compiles for itself.
 
     Parameters
     ----------
-    path
-        The file to lock, which is created if needed.
+    lock
+        The file to lock for this kernel, which is created if needed.
+    all_kernels
+        The file to lock for all kernels.
     name
         Name of the kernel, for the progress display (:func:`being_compiled`).
+    is_cached
+        Function that returns whether the machine code is in the cache.
     """
     with ExitStack() as opened:
         with suppress(OSError):
-            file = opened.enter_context(path.open("ab"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _wait_for(file, name)
+            common = opened.enter_context(all_kernels.open("ab"))
+            if _Notice.compiles or _may_begin(common, name, is_cached):
+                _Notice.compiles = True
+                fcntl.flock(common, fcntl.LOCK_SH)
+                opened.callback(os.utime, all_kernels)
+                file = opened.enter_context(lock.open("ab"))
+                for _ in _attempts(name):
+                    with suppress(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
         yield
 
 
-def _wait_for(file: IO[bytes], name: str) -> None:
-    """Wait until another process has compiled a kernel or has ended."""
-    begin = time.monotonic()
+def _may_begin(common: IO[bytes], name: str, is_cached: Callable[[], bool]) -> bool:
+    """Wait until no other process compiles, or until one has compiled this kernel. Return whether none has."""
+    for _ in _attempts(name):
+        with suppress(BlockingIOError):
+            fcntl.flock(common, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            used = os.fstat(common.fileno())
+            if not used.st_size:
+                common.write(b".")
+                common.flush()
+                return True
+            if abs(time.time() - used.st_mtime) > BETWEEN:
+                return True
+            fcntl.flock(common, fcntl.LOCK_UN)
+        if is_cached():
+            return False
+    return True
+
+
+def _attempts(name: str) -> Iterator[None]:
+    """Yield now and after each pause, until this process has waited too long for another one."""
+    begin = now = time.monotonic()
+    yield
     _Notice.under_way.append(name)
     try:
-        while (now := time.monotonic()) < begin + LONGEST_WAIT:
-            _Notice.latest = now
+        while now < begin + LONGEST_WAIT:
             if now - begin > LOADING and not _Notice.waited:
                 _Notice.waited = True
                 logger.warning(WAITING)
             time.sleep(PAUSE)
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+            _Notice.latest = now = time.monotonic()
+            yield
     finally:
         _Notice.under_way.pop()
 

@@ -108,12 +108,19 @@ def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     assert kept_in(package) == kept
 
 
+LOCKS = ("compiling.lock", "elementwise.exp_each-*.lock")
+"""The lock of all kernels, and that of one kernel."""
+
+
 @contextmanager
-def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
-    """Hold a lock in another process, as one that compiles does."""
-    program = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print('locked', flush=True); input()"
+def holding(*locks: Path) -> Iterator[subprocess.Popen[str]]:
+    """Hold locks in another process, as one that compiles does."""
+    program = (
+        "import fcntl, sys; files = [open(path) for path in sys.argv[1:]]; "
+        "[fcntl.flock(file, fcntl.LOCK_SH) for file in files]; print('locked', flush=True); input()"
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", program, str(lock)], text=True, **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", program, *map(str, locks)], text=True, **pipes) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield process
@@ -122,16 +129,16 @@ def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_process_with_machine_code_does_not_wait_for_one_that_compiles(package):
     run(package)
-    (lock,) = package.rglob("*.lock")
-    with holding(lock) as other:
+    with holding(*package.rglob("*.lock")) as other:
         _, said = run(package)
         assert other.poll() is None
     assert said == ""
 
 
-def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package):
+@pytest.mark.parametrize("name", LOCKS)
+def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package, name):
     run(package)
-    (lock,) = package.rglob("*.lock")
+    (lock,) = package.rglob(name)
     for path in lock.parent.glob("*.nb?"):
         path.unlink()
     count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"
@@ -145,6 +152,29 @@ def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_de
     ended = [finish(process) for process in waiting]
     assert sorted(printed.splitlines()[-1] for printed, _ in ended) == ["0", "0", "1"]
     assert sorted(messages for _, messages in ended) == ["", "", ONCE + "\n"]
+
+
+def test_second_process_of_warmup_compiles_beside_the_first(package):
+    run(package)
+    for path in kept_in(package):
+        path.unlink()
+    (lock,) = package.rglob(LOCKS[0])
+    program = f"from stream_osr.compiling import compile_for_another\ncompile_for_another()\n{ONE_KERNEL}"
+    with holding(lock) as other:
+        assert run(package, program=program)[1] == ONCE + "\n"
+        assert other.poll() is None
+
+
+@pytest.mark.parametrize(("between", "said"), [(1e6, [WAITING, ONCE]), (0.0, [ONCE])])
+def test_process_leaves_another_some_time_between_two_kernels(package, between, said):
+    """The other one has compiled a kernel, and soon needs the next."""
+    run(package)
+    settings = f"c.BETWEEN, c.LOADING, c.LONGEST_WAIT = {between}, 0.0, 1.0"
+    kernel = (
+        ONE_KERNEL.replace("exp_each", "log_each").replace("zeros", "ones").replace("1.0, 1.0, 1.0", "0.0, 0.0, 0.0")
+    )
+    program = f"from stream_osr import compiling as c\n{settings}\n{kernel}"
+    assert run(package, program=program)[1].splitlines() == said
 
 
 def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package):

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,6 +354,15 @@ class KernelCache(_Cache):
 
 
 @cache
+def _common_folder() -> str:
+    """A folder of the cache that does not depend on the kernel, or an empty text."""
+    folder = ""
+    with suppress(RuntimeError):  # it cannot be written
+        folder = FunctionCache(within).cache_path
+    return folder
+
+
+@cache
 def target_here() -> Target | None:
     """Return the best target that this processor can run and for which the package has machine code, if any."""
     has = llvm.get_host_cpu_features()
@@ -503,10 +512,12 @@ class Kernel(CPUDispatcher):
         """
         index = self.stats.cache_path and self._cache._cache_file._index_path
         # without a cache no process can use the machine code of another
-        if not index or self._cache.has(sig, self.targetctx):
+        if not index or (is_cached := partial(self._cache.has, sig, self.targetctx))():
             return super().compile(sig)
+        lock = Path(index).with_suffix(".lock")
+        all_kernels = Path(_common_folder() or lock.parent, "compiling.lock")
         # two threads do not wait for the lock of their own process: numba compiles in one thread at a time
-        with global_compiler_lock, one_process(Path(index).with_suffix(".lock"), self.py_func.__name__):
+        with global_compiler_lock, one_process(lock, all_kernels, self.py_func.__name__, is_cached):
             return super().compile(sig)
 
 

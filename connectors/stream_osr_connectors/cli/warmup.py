@@ -74,10 +74,12 @@ def compile_stream() -> None:
     import numpy as np
 
     from stream_osr import ModelOptions, OpenSetRecognizer
+    from stream_osr.compiling import compile_for_another
     from stream_osr.config import Parameters
     from stream_osr.features import Features
     from stream_osr.trained import train_model
 
+    compile_for_another()
     rng, centres = np.random.default_rng(0), 8.0 * np.eye(CLASSES + 1)
     group, stream = np.arange(CLASSES * EACH) % CLASSES, np.arange(STREAM) % (CLASSES + 1)
     rows, later = (centres[at] + rng.normal(size=(len(at), CLASSES + 1)) for at in (group, stream))
