@@ -355,7 +355,7 @@ class KernelCache(_Cache):
 
 @cache
 def _common_folder() -> str:
-    """A folder of the cache that does not depend on the kernel, or an empty text."""
+    """Return a folder of the cache that does not depend on the kernel, or an empty text."""
     folder = ""
     with suppress(RuntimeError):  # it cannot be written
         folder = FunctionCache(within).cache_path

@@ -33,7 +33,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     """A changed file alone changes nothing and is said once; SIGHUP takes it, one worker after the other."""
     trial = Trial(site, PARTITIONS, workers=2, on_model_change="carry", session_timeout=20.0)
     trial.begin(200)
-    until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 40, trial.tail)
+    until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 90, trial.tail)
     path = Path(str(trial.stream.settings["model"]))
     first = trial.stream.model.trained.fingerprint
     other = fitted_once(60, batch_size=32, chains=1, window=32, seed=6)
@@ -44,7 +44,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     until(lambda: workers_of(trial)["w-0"] != victim, 20, trial.tail)
     trial.decide(200)
     trial.await_ready()
-    until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 40, trial.tail)
+    until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 90, trial.tail)
     trial.decide(200)
     assert models(trial) == {number: [first] for number in range(PARTITIONS)}
     said = [line for line in trial.worker.lines()[before:] if str(path) in line and " DEBUG " not in line]
