@@ -23,7 +23,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from stream_osr.model.compiler import source_stamp
+from stream_osr.model.kernel_cache import source_stamp
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("stream_osr", "benchmarks", "tests")

@@ -2,7 +2,7 @@
 
 ``python -m tools.wheel [FOLDER]``, or ``make wheel``, on Linux, on x86-64 or aarch64. The second is the first with
 what ``stream-osr warmup`` compiles for each target of the architecture
-(:data:`stream_osr.model.compiler.TARGETS`). Nobody who installs it waits for the compilation.
+(:data:`stream_osr.model.kernel_cache.TARGETS`). Nobody who installs it waits for the compilation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numba
 from numba.core.caching import CompileResultCacheImpl
 
-from stream_osr.model.compiler import FOLDER, TARGETS, Target
+from stream_osr.model.kernel_cache import FOLDER, TARGETS, Target
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stream_osr"

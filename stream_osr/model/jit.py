@@ -12,8 +12,9 @@ import numpy as np
 from stream_osr.compiling import give_notice
 
 try:
-    from stream_osr.model.compiler import compiled, why_not
+    from stream_osr.model.compiler import compiled
     from stream_osr.model.compiler import is_to_be_cached as is_to_be_cached
+    from stream_osr.model.kernel_cache import why_not
 except (ImportError, AttributeError):  # another numba than those that the package asks for
 
     @cache

@@ -6,7 +6,8 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from itertools import groupby
+from functools import partial
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -183,9 +184,15 @@ def test_commands_name_a_key(broker: Broker, tmp_path: Path) -> None:
     stream.send(instances(140, 400))
     stream.wait(lambda: "NamingUndone" in types(stream, 1))
     stream.wait()
+    begins = count(540, 10)
+
+    def logged(line: str) -> bool:
+        stream.send(instances(10, next(begins)))  # a late label applies with the next instances
+        return line in "\n".join(worker.lines())
+
     for number, command in ((1, "mute"), (0, "label")):
         line = f"{stream.topic}/{number}: command {command} was not applied: there is no key 'pump 9'"
-        until(lambda line=line: line in "\n".join(worker.lines()), 30, lambda line=line: f"{line} in the log")
+        until(partial(logged, line), 30, lambda line=line: f"{line} in the log")
     assert worker.stop() == 0
     assert "is live at" in "\n".join(worker.lines()), "it has replayed"
     promoted = {value["by"] for part in values(stream, "decisions") for value in part if value["label"] == "third"}
