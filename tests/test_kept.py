@@ -11,7 +11,7 @@ import numba
 import pytest
 
 from tests.doors.library import ONCE
-from tests.doors.model import compiler
+from tests.doors.model import compiler, kernel_cache
 from tests.test_compiling import package, run  # noqa: F401  # a fixture
 from tools import kept
 
@@ -22,7 +22,7 @@ CODE = ("step.walk-3.py311.nbi", "step.walk-3.py311.1.nbc")
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of two modules, one of which imports the other and has a compiled kernel."""
     root = tmp_path / "checkout"
-    monkeypatch.setattr(compiler, "ROOT", root)
+    monkeypatch.setattr(kernel_cache, "ROOT", root)
     (machine := root / "stream_osr" / "__pycache__").mkdir(parents=True)
     (root / "stream_osr" / "step.py").write_text("from stream_osr.seats import sit\n")
     (root / "stream_osr" / "seats.py").write_text("sit = 1\n")
@@ -33,9 +33,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def taken(root: Path, folder: Path) -> list[str]:
     """What is found beside the sources of a checkout that has nothing, after taking what is kept."""
-    compiler.source_stamp.cache_clear()
-    compiler._imported.cache_clear()
-    compiler._digest.cache_clear()
+    kernel_cache.source_stamp.cache_clear()
+    kernel_cache._imported.cache_clear()
+    kernel_cache._digest.cache_clear()
     shutil.rmtree(root / "stream_osr" / "__pycache__")
     count = kept.take(root, folder)
     found = sorted(path.name for path in root.rglob("__pycache__/*"))

@@ -17,6 +17,7 @@ from stream_osr.model import (
     gaussian,
     imputation,
     jit,
+    kernel_cache,
     known,
     lifecycle_moves,
     missing,

@@ -23,13 +23,13 @@ from numba.core.target_extension import CPU, jit_registry
 import stream_osr
 from stream_osr import ModelOptions, OpenSetRecognizer
 from tests.blobs import dependent_rows
-from tests.doors.model import compiler, jit
+from tests.doors.model import compiler, jit, kernel_cache
 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
     """A package of three modules, each of which imports the next, one beside them, and a kernel elsewhere."""
-    monkeypatch.setattr(compiler, "ROOT", tmp_path)
+    monkeypatch.setattr(kernel_cache, "ROOT", tmp_path)
     model = tmp_path / "stream_osr" / "model"
     model.mkdir(parents=True)
     (model / "__init__.py").write_text("")
@@ -43,9 +43,9 @@ def house(tmp_path, monkeypatch):
 
 
 def stamp(path: Path) -> str:
-    compiler._imported.cache_clear()
-    compiler._digest.cache_clear()
-    return compiler.source_stamp.__wrapped__(path)
+    kernel_cache._imported.cache_clear()
+    kernel_cache._digest.cache_clear()
+    return kernel_cache.source_stamp.__wrapped__(path)
 
 
 @pytest.mark.parametrize("changed", ["step.py", "seating.py", "dishes.py", "__init__.py"])
@@ -111,7 +111,7 @@ def reach(path: Path) -> set[Path]:
     found, waiting = set(), [path]
     while waiting:
         found.add(known := waiting.pop())
-        waiting += [other for other in compiler._imported(known) if other not in found]
+        waiting += [other for other in kernel_cache._imported(known) if other not in found]
     return found
 
 
@@ -121,7 +121,7 @@ def test_kernels_carry_the_stamp():
         return 2.0 * x
 
     assert twice(3.0) == 6.0
-    assert twice._cache._cache_file._source_stamp == compiler.source_stamp(Path(__file__))
+    assert twice._cache._cache_file._source_stamp == kernel_cache.source_stamp(Path(__file__))
 
 
 def test_division_follows_ieee_rules():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import subprocess
 import sys
 import time
@@ -79,6 +80,7 @@ def compile_stream() -> None:
     from stream_osr.features import Features
     from stream_osr.trained import train_model
 
+    gc.disable()  # the objects of a compilation live as long as this process
     compile_for_another()
     rng, centres = np.random.default_rng(0), 8.0 * np.eye(CLASSES + 1)
     group, stream = np.arange(CLASSES * EACH) % CLASSES, np.arange(STREAM) % (CLASSES + 1)
