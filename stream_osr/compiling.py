@@ -126,7 +126,7 @@ def one_process(lock: Path, all_kernels: Path, name: str, is_cached: Callable[[]
             if _Notice.compiles or _may_begin(common, name, is_cached):
                 _Notice.compiles = True
                 fcntl.flock(common, fcntl.LOCK_SH)
-                opened.callback(os.utime, all_kernels)
+                opened.callback(os.utime, common.fileno())
                 file = opened.enter_context(lock.open("ab"))
                 for _ in _attempts(name):
                     with suppress(BlockingIOError):

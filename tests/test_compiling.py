@@ -177,6 +177,15 @@ def test_process_leaves_another_some_time_between_two_kernels(package, between, 
     assert run(package, program=program)[1].splitlines() == said
 
 
+def test_cache_that_is_removed_meanwhile_does_not_end_a_compilation(package):
+    program = (
+        "import shutil, tempfile\nfrom pathlib import Path\nfrom stream_osr.compiling import one_process\n"
+        "folder = Path(tempfile.mkdtemp())\n"
+        "with one_process(folder / 'a', folder / 'b', 'a', bool):\n    shutil.rmtree(folder)\nprint('compiled')"
+    )
+    assert run(package, program=program) == ("compiled", "")
+
+
 def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package):
     program = (
         "import time\nfrom stream_osr.compiling import last_compiled\nassert last_compiled() == 0.0\n"
