@@ -156,9 +156,9 @@ def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_de
 
 def test_second_process_of_warmup_compiles_beside_the_first(package):
     run(package)
-    for path in kept_in(package):
-        path.unlink()
     (lock,) = package.rglob(LOCKS[0])
+    for path in lock.parent.glob("*.nb?"):
+        path.unlink()
     program = f"from stream_osr.compiling import compile_for_another\ncompile_for_another()\n{ONE_KERNEL}"
     with holding(lock) as other:
         assert run(package, program=program)[1] == ONCE + "\n"
@@ -167,7 +167,12 @@ def test_second_process_of_warmup_compiles_beside_the_first(package):
 
 @pytest.mark.parametrize(("between", "said"), [(1e6, [WAITING, ONCE]), (0.0, [ONCE])])
 def test_process_leaves_another_some_time_between_two_kernels(package, between, said):
-    """The other one has compiled a kernel, and soon needs the next."""
+    """The other one has compiled a kernel, and soon needs the next. The time counts from the end of a compilation."""
+    run(package)
+    (lock,) = package.rglob(LOCKS[0])
+    os.utime(lock, (0.0, 0.0))
+    for path in lock.parent.glob("*.nb?"):
+        path.unlink()
     run(package)
     settings = f"c.BETWEEN, c.LOADING, c.LONGEST_WAIT = {between}, 0.0, 1.0"
     kernel = (
