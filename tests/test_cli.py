@@ -268,3 +268,20 @@ def test_garbage_is_collected_often_after_the_imports():
     finally:
         gc.unfreeze()
         gc.set_threshold(*usual)
+
+
+@pytest.mark.parametrize(("given", "threads"), [(None, 1), ("2", 2)])
+def test_matrix_products_of_a_command_have_one_thread(given: str | None, threads: int) -> None:
+    program = (
+        "import sys, scipy.linalg; from threadpoolctl import threadpool_info\n"
+        "print({pool['num_threads'] for pool in threadpool_info() if pool['internal_api'] == 'openblas'})"
+    )
+    begin = "import sys; from stream_osr_connectors.cli import main; sys.argv = ['stream-osr', '--version']\n"
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    if given is not None:
+        environment["OPENBLAS_NUM_THREADS"] = given
+    program = f"{begin}try:\n    main()\nexcept SystemExit:\n    pass\n{program}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == f"{{{threads}}}", done.stderr

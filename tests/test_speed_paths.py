@@ -79,7 +79,7 @@ def visit(glance: PredictiveCache, rows: np.ndarray) -> np.ndarray:
     return glance._final(np.mean(found, axis=0), mean)
 
 
-@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("chains", [1, 3, 5])
 @pytest.mark.parametrize("far", [1.0, 30.0, 1e9])
 def test_a_glance_is_the_immediate_visit(trained, chains, far):
     model = recognizer(trained, chains=chains)

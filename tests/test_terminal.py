@@ -240,14 +240,18 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_phase_is_a_bar_with_the_elapsed_time_on_a_terminal_and_else_a_line(terminal: bool) -> None:
+def test_a_phase_is_a_bar_with_the_elapsed_time_on_a_terminal_and_else_a_line(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stream)
     console = Terminal(stderr=True)
-    console.file, console._force_terminal, console.is_interactive = io.StringIO(), terminal, terminal
     with Phases(console, lines=True) as phases:
         phases.begin("training", 25)
         logging.getLogger("stream_osr").warning("message \x1b]0;owned")
         phases.begin("deciding")
-    text = console.file.getvalue()
+    text = stream.getvalue()
     if terminal:
         assert re.search(r"training.* 0/25.*\d:\d\d:\d\d", text)
         assert "message \\x1b]0;owned\n" in text

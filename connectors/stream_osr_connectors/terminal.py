@@ -1,6 +1,6 @@
 """Output for people. All text of commands and services passes through here, so no outside text controls a terminal.
 
-Messages go through a :class:`Terminal`, and log records through :class:`OneLine`. A message is one line.
+Lines go through a :class:`Terminal`, and log records through :class:`OneLine`. A message is one line.
 :func:`protect_terminal` escapes everything else on a standard stream (usage errors, warnings, other libraries).
 """
 
@@ -11,12 +11,12 @@ import sys
 import threading
 import traceback
 from types import TracebackType
-from typing import Any, TextIO, cast
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from stream_osr.printable_text import escaped_lines, printable
+
+if TYPE_CHECKING:
+    from stream_osr_connectors.console import SafeConsole
 
 logger = logging.getLogger("stream_osr")
 
@@ -24,8 +24,8 @@ LINES = 50
 """Most lines of a traceback, at its beginning and at its end."""
 
 
-class Terminal(Console):
-    r"""A console without markup. It escapes everything in a text that would control the terminal.
+class Terminal:
+    r"""A standard stream for people. It escapes everything in a line that would control the terminal.
 
     Parameters
     ----------
@@ -39,16 +39,35 @@ class Terminal(Console):
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
+        self._stderr = stderr
+        self._console: SafeConsole | None = None
+
+    @property
+    def console(self) -> SafeConsole:
+        """The console of this stream, for tables and progress. From its first use, lines pass through it."""
+        if self._console is None:
+            from stream_osr_connectors.console import SafeConsole  # slow to import
+
+            self._console = SafeConsole(stderr=self._stderr)
+        return self._console
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the stream is a terminal that can show progress."""
+        stream = self._stream
+        return stream is not None and stream.isatty() and self.console.is_terminal
+
+    @property
+    def _stream(self) -> TextIO | None:
+        return sys.stderr if self._stderr else sys.stdout
 
     def say(self, *lines: str) -> None:
         """Print text, one line for each argument."""
-        for line in lines:
-            self.print(line)
-
-    def render_str(self, text: str, **more: Any) -> Text:
-        """Render a line. All printed text passes through here, in tables as well."""
-        return super().render_str(printable(text), **{**more, "markup": False, "emoji": False})
+        if self._console is not None:
+            self._console.say(*lines)
+        elif self._stream is not None:
+            for line in lines:
+                print(printable(line), file=self._stream, flush=True)
 
 
 class OneLine(logging.Formatter):
@@ -101,7 +120,7 @@ class _Guarded:
     """A standard stream that escapes text. Use its ``buffer`` to write data."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # where a Terminal writes, which escapes by itself, and steers
+        self.rich_proxied_file = stream  # where a console writes, which escapes by itself, and steers
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 

@@ -41,6 +41,9 @@ from stream_osr.trust.levels import levels_of, levels_within, odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
+GROUPED = 4
+"""Largest number of chains in one call of the kernel. It is fixed, as each number needs different machine code."""
+
 
 class PredictiveCache:
     """Precomputed parts of a stream's present state for predictions, valid for this stream only.
@@ -77,14 +80,20 @@ class PredictiveCache:
         self._at_once = self._converted() if self._closely else []
 
     def _converted(self) -> list[Native]:
-        """Convert the chains for :func:`_look_and_balance`, or none if it cannot be used."""
+        """Convert the chains in groups for :func:`_add_group`, or none if it cannot be used."""
         checks, shares = [chain.check for chain in self._chains], [each for each in self._shares if each is not None]
         if len(shares) < len(checks) or any(check is None or check.dependent for check in checks):
             return []
         levels = [
             (each.levels.many, each.levels.total, each.levels.bounds, each.levels.below) for each in self._levels
         ]
-        return [native(each) for each in zip(self._views, self._log_seats, levels, shares, strict=True)]
+        chains = [native(each) for each in zip(self._views, self._log_seats, levels, shares, strict=True)]
+        groups, last = [], (len(chains) - 1) // GROUPED
+        for number in range(last + 1):
+            members = chains[number * GROUPED : (number + 1) * GROUPED]
+            filled = (*members, *[members[0]] * (GROUPED - len(members)))
+            groups.append(native((filled, len(members), len(chains) if number == last else 1)))
+        return groups
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
@@ -129,9 +138,11 @@ class PredictiveCache:
         if not self._closely:
             return mean_of([look(values, each) for each in views]), None
         if middle is None and self._at_once:
-            found = [_look_and_balance(values, each) for each in self._at_once]
-            bounded = self._max_false_unknown is not None
-            return mean_of([one[0] for one in found]), mean_of([one[1] for one in found]) if bounded else None
+            mean = np.zeros((len(values), len(self.labels)))
+            density = np.zeros((len(values), len(self.labels) - 1))
+            for group in self._at_once:
+                _add_group(values, group, mean, density)
+            return mean, density if self._max_false_unknown is not None else None
         looked, densities = [], []
         for chain, seats, own in zip(self._chains, self._log_seats, views, strict=True):
             responsibilities, log_weight = look_closely(values, own, len(chain.state.ids))
@@ -170,19 +181,24 @@ class PredictiveCache:
 
 
 @kernel
-def _look_and_balance(values: np.ndarray, chain: Native) -> tuple[np.ndarray, np.ndarray]:
-    """Predict transformed rows without gaps in one chain whose neighbours are independent, in one call.
+def _add_group(values: np.ndarray, group: Native, mean: np.ndarray, density: np.ndarray) -> None:
+    """Add the predictions of a group of chains for transformed rows without gaps, whose neighbours are independent.
 
-    ``chain`` has its view, the log weight of each class, what :func:`levels_of` needs, and the known shares.
+    ``group`` has :data:`GROUPED` chains, the number of chains to use, and the divisor of the sums. A chain has its
+    view, the log weight of each class, what :func:`levels_of` needs, and the known shares.
 
-    Returns
-    -------
-    Balanced probabilities, shape (n, J + 1), and log densities under the known classes, shape (n, J).
+    ``mean`` has the sums of the balanced probabilities, shape (n, J + 1), and ``density`` those of the log densities
+    under the known classes, shape (n, J).
     """
-    view, log_seats, levels, shares = chain.value
-    n_classes, emerging = shares.owner.shape[0], shares.owner.shape[1] - 1
-    responsibilities, log_weight = look_closely(values, view, emerging)
-    log_density = log_weight - log_seats[:n_classes]
-    level = levels_of(log_density, levels[0], levels[1], levels[2], levels[3])
-    unknown = np.full(len(values), np.nan)
-    return balance(shares, unknown, responsibilities, level, votes(log_density)), log_density
+    chains, used, divisor = group.value
+    for number in range(used):
+        view, log_seats, levels, shares = chains[number].value
+        n_classes, emerging = shares.owner.shape[0], shares.owner.shape[1] - 1
+        responsibilities, log_weight = look_closely(values, view, emerging)
+        log_density = log_weight - log_seats[:n_classes]
+        level = levels_of(log_density, levels[0], levels[1], levels[2], levels[3])
+        unknown = np.full(len(values), np.nan)
+        mean += balance(shares, unknown, responsibilities, level, votes(log_density))
+        density += log_density
+    mean /= divisor
+    density /= divisor

@@ -43,6 +43,7 @@ def main() -> None:
     else:
         begin_imports()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # a search among all installed packages takes long
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more would wait busily at first, and no command uses them
     from stream_osr_connectors.cli.app import main as command
 
     command()

@@ -102,7 +102,7 @@ def _bar(console: Terminal) -> Progress:
 
     return progress.Progress(
         *(progress.SpinnerColumn(), Description(), progress.BarColumn(), Count(), progress.TimeElapsedColumn()),
-        console=console,
+        console=console.console,
         transient=True,
         redirect_stdout=False,  # it would read what others write for its colours
         redirect_stderr=False,
