@@ -138,13 +138,16 @@ accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/r
 	$(BIN)/python -m benchmarks.paper
 	$(BIN)/python -m benchmarks.openset.summary --write
 
-BEFORE ?= a4d052c
-speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.md (an hour; quiet cores)
+BEFORE ?= 2c2959a
+speed: $(VENV)/.dev   ## measure the cost of decisions into docs/results (an hour; quiet cores)
 	$(BIN)/python -m benchmarks.speed --write
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
 	$(BIN)/python -m benchmarks.active --write
+	$(BIN)/python -m benchmarks.state --write
+	$(BIN)/python -m benchmarks.keyed --write
+	$(BIN)/python -m benchmarks.width --write
 
 pictures: site   ## take pictures of the report, the live page and the home page into OUT=folder (needs `make browser`)
 	$(BIN)/python -m tools.pictures $(OUT)
