@@ -24,6 +24,7 @@ from tests.doors.archive import write_archive
 from tests.doors.cli import Phases
 from tests.doors.connectors import OneLine, Terminal
 from tests.doors.kafka import JsonLines
+from tests.processes import COMMAND
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
 
@@ -117,6 +118,28 @@ def test_the_traceback_of_a_defect_is_there_for_who_asks() -> None:
     done = python("raise KeyError(EVIL)", PYTHONDEVMODE="1")
     assert "    Traceback (most recent call last):" in lines(done.stderr)
     assert done.returncode == 1
+
+
+def test_a_defect_of_a_command_is_one_line() -> None:
+    program = (
+        "import sys; from stream_osr_connectors.cli import app, warmup\n"
+        f"def fails(*, stderr): raise KeyError({EVIL!r})\n"
+        "warmup.Terminal = fails; sys.argv = ['stream-osr', 'warmup']; app.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (told,) = lines(done.stderr)
+    assert told.startswith("a defect: KeyError: ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_disk_under_standard_output_is_an_error_in_one_line(model: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, *COMMAND, "inspect", model], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output: No space left on device. Free some space\n"
 
 
 def test_text_that_the_terminal_cannot_write_is_escaped() -> None:

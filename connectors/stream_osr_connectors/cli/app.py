@@ -82,13 +82,15 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 _OF_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR)
 """Errors of a path that the user gave."""
+_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, also of the one to which the shell redirects standard output."""
 
 
 def main() -> None:
     """Run the command line. It prints an error as one line and sets the exit code."""
     protect_terminal()
     try:
-        app()
+        typer.main.get_command(app)()  # a call of the app itself would replace the hook for defects
     except StreamOSRError as error:
         if isinstance(error.__context__, BrokenPipeError):
             sys.exit(141)  # whoever reads has enough, as `head` does
@@ -97,7 +99,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        if error.errno not in _OF_PATHS:
+        if error.errno not in (*_OF_PATHS, *_OF_SPACE):
             raise
-        Terminal(stderr=True).say(f"error: {error.filename}: {error.strerror}. Check the path")
+        remedy = "Free some space" if error.errno in _OF_SPACE else "Check the path"
+        Terminal(stderr=True).say(f"error: {error.filename or 'standard output'}: {error.strerror}. {remedy}")
         sys.exit(1)
