@@ -154,13 +154,16 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
     """With one there, progress is drawn by escape sequences, and text of others still is text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
+    good = [{EVIL: i % 7, "b": i % 5, f"{EVIL}2": 0} for i in range(300)]
+    (tmp_path / "good.jsonl").write_text("".join(json.dumps(row) + "\n" for row in good))
     said = f"from stream_osr_connectors.terminal import *; protect_terminal(); Terminal(stderr=True).say({EVIL!r})"
-    main = "from stream_osr_connectors.cli.app import main; main()"
-    for program, *arguments in (
-        (said,),
-        (main, "inspect", "crafted.osr"),
-        (main, "inspect", model),
-        (main, "run", "-m", model, "-i", "in.jsonl"),
+    main = "from stream_osr_connectors.cli import main; main()"
+    for code, program, *arguments in (
+        (0, said),
+        (1, main, "inspect", "crafted.osr"),
+        (0, main, "inspect", model),
+        (1, main, "run", "-m", model, "-i", "in.jsonl"),
+        (0, main, "run", "-m", model, "-i", "good.jsonl", "-o", "out.jsonl"),
     ):
         ours, theirs = pty.openpty()
         command = [sys.executable, "-c", program, *map(str, arguments)]
@@ -173,11 +176,12 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
                 while part := os.read(ours, 65536):
                     got += part
         os.close(ours)
-        assert process.returncode == (0 if arguments in ([], ["inspect", model]) else 1)
+        assert process.returncode == code
         assert b"\\x1b]0;owned\\x07" in got
         assert b"\x1b]" not in got
         assert b"\x07" not in got
         assert "\u202e".encode() not in got
+        assert b"\\x1b[0m" not in got, "a library wrote an escape sequence of its own"
 
 
 @pytest.mark.parametrize(

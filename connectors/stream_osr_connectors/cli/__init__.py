@@ -13,6 +13,13 @@ from types import FrameType
 
 from stream_osr_connectors.cli.garbage import begin_imports
 
+ENVIRONMENT = {
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # a search among all installed packages takes long
+    "OPENBLAS_NUM_THREADS": "1",  # more would wait busily at first, and no command uses them
+    "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",  # colours would write an escape sequence at the end
+}
+"""Settings of libraries for a process of the command line, unless the user gives others."""
+
 
 def is_service(arguments: Sequence[str]) -> bool:
     """Return whether a command line runs a service. ``run`` is a service if it has ``--config``.
@@ -42,8 +49,8 @@ def main() -> None:
         end_on_signal()
     else:
         begin_imports()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # a search among all installed packages takes long
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more would wait busily at first, and no command uses them
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     from stream_osr_connectors.cli.app import main as command
 
     command()
