@@ -124,17 +124,18 @@ def tried(content: Any, todo: Sequence[Change], go: Callable[[], Any], monkeypat
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
     form = pickle.dumps(content)  # reading this is the fastest way to a copy
     current = [content]
-    monkeypatch.setattr(files, "form_from", lambda *_: current.pop())
-    expected = bits(go())
-    at = 0
-    while at < len(todo):
-        told, status = _in_a_child(todo[at : at + TOGETHER], form, current, go, expected)
-        for outcome, said in told:
-            yield Told(todo[at], outcome, said)
-            at += 1
-        if status:
-            yield Told(todo[at], "killed", f"status {status}")
-            at += 1
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "form_from", lambda *_: current.pop())
+        expected = bits(go())
+        at = 0
+        while at < len(todo):
+            told, status = _in_a_child(todo[at : at + TOGETHER], form, current, go, expected)
+            for outcome, said in told:
+                yield Told(todo[at], outcome, said)
+                at += 1
+            if status:
+                yield Told(todo[at], "killed", f"status {status}")
+                at += 1
 
 
 def _in_a_child(
