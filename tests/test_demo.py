@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.doors.cli import ARROW, BLOCKS, DemoFiles, demo, demo_result
-from tests.doors.connectors import SafeConsole
+from tests.doors.connectors import Terminal
 from tests.doors.files import load_checkpoint
 from tests.doors.library import ConnectorError
 from tests.live.watching import watching
@@ -68,9 +68,9 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
 def test_a_narrow_terminal_cuts_no_table(width) -> None:
     table = demo_result._table("Number of instances", "true class", *["brickface"] * 6, right=range(1, 7))
     table.add_row("foliage (new)", *["1234"] * 6)
-    out = SafeConsole()
-    out.width = width
-    with out.capture() as said:
+    out = Terminal()
+    out.console.width = width
+    with out.console.capture() as said:
         demo_result._show(out, table)
     counts = [said.get().count(text) for text in ("brickface", "1234", "foliage (new)")]
     assert counts == [6, 6, 1]

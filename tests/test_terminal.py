@@ -139,7 +139,7 @@ def test_a_full_disk_under_standard_output_is_an_error_in_one_line(model: Path) 
             [sys.executable, *COMMAND, "inspect", model], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
     assert done.returncode == 1
-    assert done.stderr == "error: standard output: No space left on device. Free some space\n"
+    assert done.stderr == "error: No space left on device. Free some space\n"
 
 
 def test_text_that_the_terminal_cannot_write_is_escaped() -> None:
@@ -271,7 +271,7 @@ def test_a_phase_is_a_bar_with_the_elapsed_time_on_a_terminal_and_else_a_line(
     terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
-    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", stream)
     console = Terminal(stderr=True)
     with Phases(console, lines=True) as phases:

@@ -63,10 +63,10 @@ class Terminal:
 
     def say(self, *lines: str) -> None:
         """Print text, one line for each argument."""
-        if self._console is not None:
-            self._console.say(*lines)
-        elif self._stream is not None:
-            for line in lines:
+        for line in lines:
+            if self._console is not None:
+                self._console.print(line)
+            elif self._stream is not None:
                 print(printable(line), file=self._stream, flush=True)
 
 

@@ -104,7 +104,7 @@ def test_step_is_measured_against_the_floor(monkeypatch):
 def test_page_has_a_place_for_every_table(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(written.PAGE.read_text())
-    for name in (*speed.TABLES, "growth", "active", "peers"):
+    for name in (*speed.TABLES, "growth", "active", "state", "keyed", "peers"):
         written.write(name, json.dumps(name), page)
         assert json.dumps(name) in page.read_text()
     page.write_text((written.RECORDS / "before.md").read_text())

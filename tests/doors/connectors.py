@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from stream_osr_connectors.base import BatchCloser, Position, Record
-from stream_osr_connectors.console import SafeConsole
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.terminal import OneLine, Terminal
 from stream_osr_connectors.values import DecodeError

@@ -15,7 +15,7 @@ from stream_osr_connectors.cli.garbage import begin_imports
 
 ENVIRONMENT = {
     "PYDANTIC_DISABLE_PLUGINS": "__all__",  # a search among all installed packages takes long
-    "OPENBLAS_NUM_THREADS": "1",  # more would wait busily at first, and no command uses them
+    "OPENBLAS_NUM_THREADS": "1",  # more would wait busily at first, and results use one
     "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",  # colours would write an escape sequence at the end
 }
 """Settings of libraries for a process of the command line, unless the user gives others."""

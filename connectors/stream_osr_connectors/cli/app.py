@@ -83,7 +83,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 _OF_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR)
 """Errors of a path that the user gave."""
 _OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk, also of the one to which the shell redirects standard output."""
+"""Errors of a full disk. Standard output can lead to one."""
 
 
 def main() -> None:
@@ -102,5 +102,6 @@ def main() -> None:
         if error.errno not in (*_OF_PATHS, *_OF_SPACE):
             raise
         remedy = "Free some space" if error.errno in _OF_SPACE else "Check the path"
-        Terminal(stderr=True).say(f"error: {error.filename or 'standard output'}: {error.strerror}. {remedy}")
+        where = f"{error.filename}: " if error.filename else ""  # standard output has no name
+        Terminal(stderr=True).say(f"error: {where}{error.strerror}. {remedy}")
         sys.exit(1)

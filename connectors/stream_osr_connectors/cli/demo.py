@@ -39,9 +39,9 @@ def demo(
     Example: stream-osr demo --seed 3
     """
     from stream_osr_connectors.cli import demo_result
-    from stream_osr_connectors.console import SafeConsole
+    from stream_osr_connectors.terminal import Terminal
 
-    out, files = SafeConsole(), DemoFiles.within(output)
+    out, files = Terminal(), DemoFiles.within(output)
     training, stream = split(seed)
     files.write(training, stream)
     labels = [segment.label for segment in stream]

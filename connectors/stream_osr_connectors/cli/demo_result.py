@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stream_osr.discovery.new_classes import NewClasses
     from stream_osr.evaluation import OpenSetReport
     from stream_osr_connectors.cli.demo_files import DemoFiles
-    from stream_osr_connectors.console import SafeConsole
+    from stream_osr_connectors.terminal import Terminal
 
 WIDTH = 80
 """Largest width of the output, in columns."""
@@ -169,7 +169,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def introduce(
-    out: SafeConsole, known: Sequence[str], new: Sequence[str], n_training: int, labels: Sequence[str]
+    out: Terminal, known: Sequence[str], new: Sequence[str], n_training: int, labels: Sequence[str]
 ) -> None:
     """Print the known classes, the new ones, and the stream."""
     out.say(
@@ -184,7 +184,7 @@ def introduce(
     )
 
 
-def trained(out: SafeConsole, report: TrainingReport) -> None:
+def trained(out: Terminal, report: TrainingReport) -> None:
     """Print the expected recall."""
     low, high = report.recall_interval or (report.known_recall, report.known_recall)
     out.say(
@@ -194,7 +194,7 @@ def trained(out: SafeConsole, report: TrainingReport) -> None:
     )
 
 
-def tell(out: SafeConsole, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
+def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
     """Print the result."""
     _draw(out, found, new)
     out.say("", *(_when(found, label) for label in new), "")
@@ -204,20 +204,20 @@ def tell(out: SafeConsole, found: DemoResult, model: OpenSetRecognizer, new: Seq
     _decisions(out, found, new)
 
 
-def _draw(out: SafeConsole, found: DemoResult, new: Sequence[str]) -> None:
+def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Draw the stream: one row for the known classes, and one for each new class with its announcement."""
     side = max(map(len, ("known", *new))) + 2
-    width = max(min(out.width, WIDTH) - side, 20)
-    strip = Strip(len(found.labels), width, plain=out.options.ascii_only)
+    width = max(min(out.console.width, WIDTH) - side, 20)
+    strip = Strip(len(found.labels), width, plain=out.console.options.ascii_only)
     arrow = PLAIN_ARROW if strip.plain else ARROW
-    out.print(Text(f"The stream from left to right: {len(found.labels)} instances", "bold"))
+    out.console.print(Text(f"The stream from left to right: {len(found.labels)} instances", "bold"))
     out.say(f"A taller bar means a larger share. At {arrow} the model announces a new group.")
     known = (seq for seq, label in enumerate(found.labels) if label in found.known)
-    out.print(_row("known", strip.bars(known), side, KNOWN_STYLE))
+    out.console.print(_row("known", strip.bars(known), side, KNOWN_STYLE))
     for label in new:
-        out.print(_row(label, strip.bars(_places(found, label)), side, NEW_STYLE))
+        out.console.print(_row(label, strip.bars(_places(found, label)), side, NEW_STYLE))
         if (first := _first(found, label)) is not None:
-            out.print(" " * side + strip.mark(first.seq, f"group S{first.id}"))
+            out.console.print(" " * side + strip.mark(first.seq, f"group S{first.id}"))
 
 
 def _row(name: str, bars: str, side: int, style: str) -> Text:
@@ -240,7 +240,7 @@ def _when(found: DemoResult, label: str) -> str:
     return f"{label}: begins at instance {came[0]}, {when}"
 
 
-def _candidates(out: SafeConsole, found: DemoResult, classes: NewClasses) -> None:
+def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     """Print the candidates with their true classes."""
     from stream_osr.evaluation.composition import in_words
 
@@ -258,7 +258,7 @@ def _candidates(out: SafeConsole, found: DemoResult, classes: NewClasses) -> Non
     )
 
 
-def _decisions(out: SafeConsole, found: DemoResult, new: Sequence[str]) -> None:
+def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Print the confusion matrix."""
     columns = (*found.known, UNKNOWN)
     title = "Number of instances by true class (rows) and label (columns)"
@@ -275,7 +275,7 @@ def _decisions(out: SafeConsole, found: DemoResult, new: Sequence[str]) -> None:
     )
 
 
-def what_next(out: SafeConsole, found: DemoResult, model: OpenSetRecognizer, files: DemoFiles) -> None:
+def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: DemoFiles) -> None:
     """Print the output folder and three commands to try next."""
     from stream_osr.evaluation.composition import main_class
 
@@ -319,7 +319,7 @@ def _table(title: str, *headings: str, right: Collection[int]) -> Table:
     return table
 
 
-def _show(out: SafeConsole, table: Table) -> None:
+def _show(out: Terminal, table: Table) -> None:
     """Print a table at its full width. On a narrow terminal its lines wrap."""
-    table.width = Measurement.get(out, out.options.update(max_width=MOST_WIDTH), table).maximum
-    out.print(table)
+    table.width = Measurement.get(out.console, out.console.options.update(max_width=MOST_WIDTH), table).maximum
+    out.console.print(table)
