@@ -14,15 +14,24 @@ import numpy as np
 import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from tests.doors.archive import BY_TYPE, check_records, form_of
-from tests.doors.library import grouped
-from tests.doors.model import CLOSED, menu_weights
-from tests.doors.stream import Chain, Stream, as_batches
+from stream_osr.archive.checks import check_records
+from stream_osr.archive.record import form_of
+from stream_osr.archive.records import BY_TYPE
+from stream_osr.config import grouped
+from stream_osr.model.franchise import CLOSED, Franchise
+from stream_osr.stream import Stream
+from stream_osr.stream.chain import Chain
+from stream_osr.stream.recent_instances import as_batches
 
 NAMES = ("a", "b")
 KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}
 NEW = (4.0, 14.0)
 """Where neither known class has been seen."""
+
+
+def menu_weights(tables: Franchise) -> np.ndarray:
+    """Weight of every dish on the menu, shape (C + K,)."""
+    return np.maximum(tables.menu, tables.held)
 
 
 def around(centre: Sequence[float], n: int, rng: np.random.Generator, names: Sequence[Any] = NAMES) -> list[dict]:

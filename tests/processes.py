@@ -186,8 +186,8 @@ def main() -> None:
     import pandas
 
     import stream_osr_connectors.kafka.ops.command
-    from tests.doors.cli import warm_up
-    from tests.doors.page import page_writer
+    from stream_osr_connectors.cli.warmup import warm_up
+    from stream_osr_connectors.page.report import page as page_writer
 
     assert stream_osr_connectors.kafka
     assert pandas

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import InvalidFeature, InvalidInstance, InvalidLabel
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pytest
 
-from tests.doors.library import write_whole
+from stream_osr.atomic import write_whole
 
 
 def rights(path: Path) -> str:

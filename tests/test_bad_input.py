@@ -21,17 +21,17 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
-from tests.blobs import around, check_stream, fitted, learn_all, refused, stream_part, told, training_part
-from tests.doors.library import (
+from stream_osr.config import grouped
+from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
     InvalidLabel,
     InvalidParameter,
     NotTrained,
     StreamOSRError,
-    grouped,
-    typed,
 )
+from stream_osr.printable_text import typed
+from tests.blobs import around, check_stream, fitted, learn_all, refused, stream_part, told, training_part
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import known_share, law, levels, share_out
+from stream_osr.trust import balance as law
+from stream_osr.trust import levels
 from tests.oracles import balance as oracle
+
+
+def share_out(books, classes, distinct, kappa=np.nan, before=None, spread=None, due=None):
+    """Shares of cells; by default nothing was known before, and all references weigh the same."""
+    spread = np.ones((len(classes), books.stream.shape[1])) if spread is None else spread
+    before = np.full(len(books.stream) - len(classes) - 1, -1.0) if before is None else before
+    return law.cell_shares(books, classes, distinct, spread, kappa, before, np.isnan(kappa) if due is None else due)
+
+
+def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+    """Posterior mean of the known share of a cell, and the log evidence."""
+    return law.known_share(np.empty((2, len(law.T_GRID))), stream, taken, stands_for, before)
 
 
 def share(stream: float, taken: float, stands_for: float = 1.0, before: float = 0.5) -> float:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidParameter
+from stream_osr.model import step as sampler
+from stream_osr.model.whitening import whiten
+from stream_osr.stream.late_labels import learn_evidence
+from stream_osr.stream.predictions import PredictiveCache
+from stream_osr.trust.prior_odds import shift_odds
 from tests.blobs import KNOWN, bits, check_stream, fitted, stream_part
-from tests.doors.library import InvalidParameter, grouped
-from tests.doors.model import step_module as sampler
-from tests.doors.model import whiten
-from tests.doors.stream import PredictiveCache, learn_evidence
-from tests.doors.trust import shift_odds
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200

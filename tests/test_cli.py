@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.cli import garbage
-from tests.doors.files import load_checkpoint, save_checkpoint
+from stream_osr_connectors.cli import garbage
+from stream_osr_connectors.files.checkpoint import load_checkpoint, save_checkpoint
 from tests.processes import COMMAND, Process, run
 
 

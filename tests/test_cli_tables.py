@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.files import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.processes import COMMAND, Process
 from tests.test_cli import call, lines_of, table
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import stream_osr
-from tests.doors.library import EVERY_TIME, ONCE, WAITING
+from stream_osr.compiling import EVERY_TIME, ONCE, WAITING
 from tools.wheel import TARGETS, Target, environment_for, put
 
 ONE_KERNEL = """

@@ -12,8 +12,9 @@ from river import utils
 from sklearn.base import clone
 
 from stream_osr import Input, Limits, ModelOptions, OpenSetRecognizer
+from stream_osr.config import REPRODUCTION, Parameters, archived, grouped, parameters, plain
+from stream_osr.errors import InvalidParameter
 from stream_osr.sklearn import OpenSetClassifier
-from tests.doors.library import REPRODUCTION, InvalidParameter, Parameters, archived, grouped, parameters, plain
 
 
 def test_defaults_are_those_of_the_constructor():

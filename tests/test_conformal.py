@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import grouped, parameters
-from tests.doors.trust import References, call_known, choose_references, plausible
+from stream_osr.config import grouped, parameters
+from stream_osr.trust.references import References, call_known, choose_references, plausible
 
 SETTINGS: dict[str, Any] = {"training_sweeps": 5, "chains": 2, "references": 2000}
 

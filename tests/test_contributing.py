@@ -10,8 +10,9 @@ import pytest
 
 from stream_osr import Decision
 from stream_osr_connectors.files import CsvSink, MemorySource
+from stream_osr_connectors.files.file_run import Sinks
 from tests.blobs import fitted
-from tests.doors.files import Sinks, run
+from tests.file_runs import run
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Code map")[2].partition("\n## ")[0]

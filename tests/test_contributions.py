@@ -13,9 +13,12 @@ from scipy.stats import multivariate_normal
 
 from stream_osr import Limits, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.model import contributions
 from stream_osr_connectors.files import open_sink, open_source
-from tests.doors.files import FileRun, Sinks, keyed_of, load_checkpoint, run
-from tests.doors.model import contributions
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.file_run import FileRun, Sinks
+from stream_osr_connectors.files.streams import keyed_of
+from tests.file_runs import run
 from tests.test_cli import call
 
 CLOSE = 1e-9

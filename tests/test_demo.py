@@ -13,10 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.doors.cli import ARROW, BLOCKS, DemoFiles, demo, demo_result
-from tests.doors.connectors import Terminal
-from tests.doors.files import load_checkpoint
-from tests.doors.library import ConnectorError
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.cli import demo, demo_result
+from stream_osr_connectors.cli.demo_files import DemoFiles
+from stream_osr_connectors.cli.demo_result import ARROW, BLOCKS
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
 from tests.test_cli import lines_of

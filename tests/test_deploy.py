@@ -26,11 +26,13 @@ import pytest
 import yaml
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.cli.warmup import warm_up
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.client.errors import quieten
+from stream_osr_connectors.kafka.ops.metrics import METRICS
+from stream_osr_connectors.kafka.settings import unknown_variables
 from tests.documents.commands import problem
 from tests.documents.reading import blocks
-from tests.doors.cli import warm_up
-from tests.doors.kafka import METRICS, quieten, unknown_variables
 from tests.kafka.brokers import Broker, SecondBroker, do_without, why_there_is_none
 from tests.kafka.faults.auditing import audit
 from tests.kafka.prometheus import promtool

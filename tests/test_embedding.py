@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidFeature, InvalidInstance
+from stream_osr.schema_check import check_features
 from stream_osr.sklearn import OpenSetClassifier
 from stream_osr_connectors.files import Record, open_source
+from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import refused
-from tests.doors.connectors import JsonFields
-from tests.doors.library import InvalidFeature, InvalidInstance, check_features
 
 WIDTH = 3
 NAMES = [f"emb[{number}]" for number in range(WIDTH)]

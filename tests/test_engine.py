@@ -10,24 +10,13 @@ import numpy as np
 import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
+from stream_osr.config import Parameters
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
+from stream_osr.stream.batch import BatchOutput
+from stream_osr.stream.late_labels import Evidence, learn_evidence
+from stream_osr.stream.recent_instances import DecidedBatch, as_batches, from_batches, recall, remember, unshared
 from tests.blobs import KNOWN, bits, check_stream, fitted, members, stream_part
-from tests.doors.library import Parameters
-from tests.doors.model import whiten
-from tests.doors.stream import (
-    BatchOutput,
-    BufferedInstance,
-    DecidedBatch,
-    Evidence,
-    Stream,
-    as_batches,
-    close_batch,
-    from_batches,
-    learn_evidence,
-    open_stream,
-    recall,
-    remember,
-    unshared,
-)
 
 PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
 

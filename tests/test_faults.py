@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import ColumnFailed, Decision, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
-from tests.doors.discovery import data_quality
+from stream_osr.discovery import data_quality
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.library import LARGEST, Features, InvalidFeature, column_values, frame_rows, is_missing, number_of
+from stream_osr.entries import LARGEST, number_of
+from stream_osr.errors import InvalidFeature
+from stream_osr.features import Features, column_values, frame_rows
+from stream_osr.missing import is_missing
 
 
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.archive.files import load_trained, save_trained
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidFeature
 from tests.blobs import learn_all
-from tests.doors.archive import load_trained, save_trained
-from tests.doors.library import InvalidFeature, grouped
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 10}
 NAMES = ("a", "b", "blue", "fan", "green", "red", "rate")

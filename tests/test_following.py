@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
+from stream_osr.model.known import densities, log_densities
+from stream_osr.model.nearest import means_and_scales
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.transfer import moved
+from stream_osr.stream import class_shift
+from stream_osr.stream.class_shift import _weigh, class_shifts
+from stream_osr.stream.state import ClassShift
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
-from tests.doors.library import grouped
-from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
-from tests.doors.stream import ClassShift, _weigh, class_shift, class_shifts
 
 CENTRES = {"left": np.array([0.0, 0.0]), "right": np.array([10.0, 0.0])}
 Where = Callable[[str, float], np.ndarray]

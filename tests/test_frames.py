@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from stream_osr import Decision, Limits, OpenSetRecognizer
-from tests.doors.library import InvalidParameter, MissingExtra, NotTrained, decisions_frame
-from tests.doors.stream import SubclassRow
+from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
+from stream_osr.frames import decisions_frame
+from stream_osr.stream.discovery_table import SubclassRow
 
 CENTRES = {"left": (0.0, 0.0), "right": (20.0, 0.0), "above": (10.0, 30.0), "below": (10.0, -40.0)}
 

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
-from tests.doors.library import grouped
-from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
-from tests.doors.stream import Chain, IdentityChanges, ReferenceCheck, SplitOff, follow_identities
-from tests.doors.stream import reference_check as law
-from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, References, balance, votes
+from stream_osr.config import grouped
+from stream_osr.model.known import log_class_densities
+from stream_osr.model.responsibilities import query_rows, responsibilities_of
+from stream_osr.stream import reference_check as law
+from stream_osr.stream.chain import Chain, IdentityChanges, ReferenceCheck, SplitOff, follow_identities
+from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, votes
+from stream_osr.trust.levels import N_LEVELS
+from stream_osr.trust.references import References
+from tests.blobs import check_stream, fitted, learn_all, menu_weights, stream_part, told, training_part
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 

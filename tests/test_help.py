@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.doors.cli import app
-from tests.doors.kafka import SUBJECTS
-from tests.doors.library import __version__
+from stream_osr.version import __version__
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka.settings import SUBJECTS
 
 SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette", "mcp"}
 """What only those commands import that need it, when they run."""

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.errors import NothingToUndo
+from stream_osr.stream import Stream
 from tests.blobs import KNOWN, check_stream, fitted, told
-from tests.doors.library import NothingToUndo, grouped
-from tests.doors.stream import Stream
 
 CENTRES = [*KNOWN.values(), (4.0, 14.0), (-12.0, -9.0), (25.0, 8.0), (4.0, 17.0)]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stream_osr_connectors.cli import is_service
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.cli import is_service
 
 ROOT = Path(__file__).parents[1]
 TEXT = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)

@@ -10,8 +10,8 @@ import llvmlite.binding as llvm
 import numba
 import pytest
 
-from tests.doors.library import ONCE
-from tests.doors.model import compiler, kernel_cache
+from stream_osr.compiling import ONCE
+from stream_osr.model import compiler, kernel_cache
 from tests.test_compiling import package, run  # noqa: F401  # a fixture
 from tools import kept
 

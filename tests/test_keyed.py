@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError
+from stream_osr.state_store import FolderStore
 from tests.blobs import fitted, stream_part
 from tests.data import need_ordered
-from tests.doors.library import InvalidFeature, InvalidParameter, PersistenceError, grouped
-from tests.doors.stores import FolderStore
 
 ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)
 LATEST = 600

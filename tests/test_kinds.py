@@ -11,17 +11,11 @@ import pandas as pd
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
-from tests.doors.library import (
-    MOST_CATEGORY_BYTES,
-    OTHER,
-    Features,
-    InvalidFeature,
-    InvalidParameter,
-    Kinds,
-    category_of,
-    commonest,
-    grouped,
-)
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidFeature, InvalidParameter
+from stream_osr.features import Features
+from stream_osr.kinds import OTHER, Kinds, category_of, commonest
+from stream_osr.limits import MOST_CATEGORY_BYTES
 
 
 @pytest.mark.parametrize(("value", "text"), [("", ""), (np.False_, "false"), (2.5, "2.5"), ("3", "3")])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer
-from tests.doors.library import InvalidLabel, check_label, clean_label, unknown_label
+from stream_osr.errors import InvalidLabel
+from stream_osr.labels import check_label, clean_label, unknown_label
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,9 @@ import pandas as pd
 import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
+from stream_osr.limits import MOST_FEATURES, MOST_KEY_BYTES, MOST_LABEL_BYTES, check_key, fits_as_key
 from tests.blobs import NEW, around, fitted, learn_all, refused, training_part
-from tests.doors.library import (
-    MOST_FEATURES,
-    MOST_KEY_BYTES,
-    MOST_LABEL_BYTES,
-    InvalidInstance,
-    InvalidLabel,
-    InvalidParameter,
-    check_key,
-    fits_as_key,
-)
 
 X = {"a": 1.0, "b": 1.0}
 FRAME = pd.DataFrame([X, X])

@@ -16,7 +16,12 @@ from mcp import Client, StdioServerParameters
 
 from stream_osr_connectors.commands import history
 from stream_osr_connectors.mcp import MOST_ANSWER, StreamTools, make_server
-from tests.doors.page import CheckpointView, ExampleChooser, FileActs, FileFeed, InputRows, Watcher
+from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
+from stream_osr_connectors.page.live.examples import ExampleChooser
+from stream_osr_connectors.page.live.feeds import FileFeed
+from stream_osr_connectors.page.live.file_commands import FileActs
+from stream_osr_connectors.page.live.input_rows import InputRows
+from stream_osr_connectors.page.live.watcher import Watcher
 from tests.live.served import ANNA, TOKENS, make_run
 from tests.processes import COMMAND
 

@@ -7,17 +7,14 @@ import logging
 import numpy as np
 import pytest
 
-from tests.doors.library import (
-    HOLDERS,
-    Features,
-    InvalidParameter,
-    Parameters,
-    least_bytes,
-    physical_bytes,
-    tell_of_memory,
-    train_model,
-)
-from tests.doors.model import MOST, empty_dishes, make_prior
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.features import Features
+from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.prior import make_prior
+from stream_osr.model.subspace import MOST
+from stream_osr.trained import train_model
 
 
 def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.trust.references import LEAST, mislabelled
 from tests.blobs import ended
-from tests.doors.trust import LEAST, mislabelled
 
 
 def densities(apart: float, n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

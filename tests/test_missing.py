@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from tests.blobs import ended
-from tests.doors.library import grouped
 
 CENTRES = {"low": (-9.0, 0.0, 0.0), "high": (9.0, 0.0, 0.0), "new": (0.0, 9.0, 9.0)}
 

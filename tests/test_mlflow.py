@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.doors.library import InvalidInstance, InvalidParameter, NotTrained, grouped
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 
 pytest.importorskip("mlflow.pyfunc", reason="needs the extra mlflow", exc_type=ImportError)
 import mlflow

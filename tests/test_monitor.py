@@ -16,8 +16,8 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.any_classifier import CLOSEST, SCENARIOS, Scenario, measure, parts
 from stream_osr import Input, ModelOptions
+from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 from stream_osr.monitor import OpenSetMonitor
-from tests.doors.library import InvalidInstance, InvalidParameter, NotTrained
 
 quick = partial(OpenSetMonitor, batch_size=64, model=ModelOptions(training_sweeps=3))
 

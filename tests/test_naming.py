@@ -20,10 +20,13 @@ from stream_osr import (
     TrainedModel,
     UnknownRateJumped,
 )
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo
+from stream_osr.stream import Stream
+from stream_osr.stream.naming import counterparts
+from stream_osr.stream.recent_instances import as_batches, from_batches, remembered
 from tests.blobs import KNOWN, NEW, archived, around, check_stream, ended, fitted, learn_all, stream_part, told
 from tests.blobs import play as play_all
-from tests.doors.library import InvalidLabel, InvalidSubclass, NothingToUndo, grouped
-from tests.doors.stream import Stream, as_batches, counterparts, from_batches, remembered
 from tools.golden import plain
 
 PARAMETERS: dict[str, Any] = {"batch_size": 32, "window": 64, "half_life": 100.0, "seed": 5}

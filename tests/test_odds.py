@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import PriorOdds, learn_odds, prior_odds, shift_odds, start_odds
+from stream_osr.trust import prior_odds
+from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds, start_odds
 
 HALF_LIFE = 200.0
 

@@ -18,12 +18,15 @@ from benchmarks.order import processes, tables
 from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
+from stream_osr.model.known import log_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import batch
+from stream_osr.stream.reference_check import DEPENDENT, TYPICAL, recounted
+from stream_osr.trust import references as trust
 from tests.blobs import ended, refused
 from tests.data import need_ordered
-from tests.doors.library import grouped
-from tests.doors.model import homogeneous, log_densities, whiten
-from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
-from tests.doors.trust import references as trust
 
 UNKNOWN = "unknown"
 

@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.files import load_trained, read_archive, save_trained, write_archive
+from stream_osr.config import grouped
+from stream_osr.errors import PersistenceError
 from tests.blobs import check_stream, dependent_rows, fitted, learn_all, stream_part, training_part
-from tests.doors.archive import load_trained, read_archive, save_trained, write_archive
-from tests.doors.library import PersistenceError, grouped
 
 # Going on as if nothing had happened
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import stream_osr
-from stream_osr import Input, Limits, ModelOptions, OpenSetRecognizer
-from tests.doors.evaluation import evaluation
-from tests.doors.trust import ExpectedRecall
+from stream_osr import Input, Limits, ModelOptions, OpenSetRecognizer, evaluation
+from stream_osr.trust.recall import ExpectedRecall
 
 LISTED = Path(__file__).with_name("public_names.txt")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import recall as law
+from stream_osr.trust import recall as law
 
 MANY = np.full(3, 10_000)
 

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.errors import NotTrained
 from tests.blobs import (
     KNOWN,
     NEW,
@@ -27,7 +29,6 @@ from tests.blobs import (
     told,
     training_part,
 )
-from tests.doors.library import NotTrained, grouped
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
 

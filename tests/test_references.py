@@ -9,22 +9,14 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import InvalidParameter, Parameters, grouped
-from tests.doors.model import (
-    N_RANKS,
-    Training,
-    Whitening,
-    fit_whitening,
-    homogeneous,
-    log_densities,
-    make_prior,
-    seat_by_groups,
-    summarize,
-    train,
-    whiten,
-    whitening,
-)
-from tests.doors.trust import references as law
+from stream_osr.config import Parameters, grouped
+from stream_osr.errors import InvalidParameter
+from stream_osr.model import whitening
+from stream_osr.model.known import N_RANKS, log_densities
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.training import Training, seat_by_groups, summarize, train
+from stream_osr.model.whitening import Whitening, fit_whitening, whiten
+from stream_osr.trust import references as law
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 

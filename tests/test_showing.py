@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.library import LONGEST, brief, escaped_lines, printable, typed
+from stream_osr.printable_text import LONGEST, brief, escaped_lines, printable, typed
 
 HOSTILE = [0x07, 0x08, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200B, 0x200E, 0x202E, 0x2028, 0x2029, 0x2066, 0x2069]
 HOSTILE += [0xAD, 0xA0, 0xFEFF, 0xD800, 0xDFFF, 0xE0041]

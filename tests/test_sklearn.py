@@ -25,15 +25,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from stream_osr import Input, ModelOptions, OpenSetRecognizer
+from stream_osr.config import Arguments
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, InvalidParameter, MissingExtra
 from stream_osr.sklearn import OpenSetClassifier, OpenSetDetector
-from tests.doors.library import (
-    Arguments,
-    InvalidFeature,
-    InvalidInstance,
-    InvalidLabel,
-    InvalidParameter,
-    MissingExtra,
-)
 
 ONE_COLUMN_MORE = "predict_proba has one column more than there are classes: an answer may be unknown"
 NONE_IN_TRAINING = "without a share of outliers in the training rows, none of them has to be one"

@@ -14,10 +14,15 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.features import Features, frame_matrix
+from stream_osr.model import whitening
+from stream_osr.model.known import log_class_densities
+from stream_osr.model.responsibilities import query_rows, responsibilities_of
+from stream_osr.model.whitening import whiten
+from stream_osr.parallel import each
+from stream_osr.stream.predictions import PredictiveCache
 from tests.blobs import ended, fitted, play, stream_part
-from tests.doors.library import Features, each, frame_matrix, grouped
-from tests.doors.model import log_class_densities, query_rows, responsibilities_of, whiten, whitening
-from tests.doors.stream import PredictiveCache
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}

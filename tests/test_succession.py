@@ -17,12 +17,16 @@ from stream_osr import (
     SubclassForgotten,
     SubclassRecurred,
 )
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
+from stream_osr.model.marginal import of_nobody
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import Stream
+from stream_osr.stream.recent_instances import as_batches, remembered
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.blobs import play as play_all
 from tests.data import need_data
-from tests.doors.library import InvalidLabel, InvalidParameter, NothingToUndo, grouped
-from tests.doors.model import homogeneous, of_nobody, whiten
-from tests.doors.stream import Stream, as_batches, remembered
 from tools.golden import plain
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}

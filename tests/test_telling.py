@@ -23,10 +23,10 @@ from stream_osr import (
     SubclassForgotten,
     SubclassMerged,
 )
+from stream_osr.discovery.events import SubclassEvent
+from stream_osr.stream import announcements as rules
+from stream_osr.stream.announcements import BUDGETS, EventBudget, sum_up, within_budgets
 from tests.blobs import around, learn_all
-from tests.doors.discovery import SubclassEvent
-from tests.doors.stream import BUDGETS, EventBudget, sum_up, within_budgets
-from tests.doors.stream import announcements as rules
 
 NAMES = [f"f{i}" for i in range(8)]
 

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.archive import write_archive
-from tests.doors.cli import Phases
-from tests.doors.connectors import OneLine, Terminal
-from tests.doors.kafka import JsonLines
+from stream_osr.archive.files import write_archive
+from stream_osr_connectors.cli.stream_summary import Phases
+from stream_osr_connectors.kafka.ops.logs import JsonLines
+from stream_osr_connectors.terminal import OneLine, Terminal
 from tests.processes import COMMAND
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless

@@ -9,7 +9,9 @@ import pytest
 
 from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary, TrainingReport
 from stream_osr.config import Label
-from tests.doors.discovery import SHOWN, DiscoveryRow, Explanation, Moment, Movement
+from stream_osr.discovery.events import Explanation, Moment, Movement
+from stream_osr.discovery.new_classes import SHOWN
+from stream_osr.discovery.summaries import DiscoveryRow
 
 EVIL = "red\x1b[2J\u202e"
 ESCAPED = r"red\x1b[2J\u202e"

@@ -7,7 +7,8 @@ import pickle
 
 import numpy as np
 
-from tests.doors.library import Features, TrainingSet
+from stream_osr.features import Features
+from stream_osr.training_set import TrainingSet
 
 CLASSES = ("left", "right", "rare")
 

@@ -26,9 +26,11 @@ from stream_osr import (
     SubclassEmerged,
     SubclassRefuted,
 )
+from stream_osr.config import grouped
 from stream_osr.evaluation import expected_calibration_error
-from tests.doors.library import grouped
-from tests.doors.model import homogeneous, log_densities, whiten
+from stream_osr.model.known import log_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.whitening import whiten
 
 SEEDS = range(3)
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.doors.trust import References, levels
+from stream_osr.trust import levels
+from stream_osr.trust.references import References
 
 TAIL = np.array([0.002, *levels.LEVELS, 1.0])
 """Share of known instances up to each level, the lowest below all of 500 references."""

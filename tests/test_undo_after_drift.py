@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stream_osr import SubclassEmerged
+from stream_osr.model.prior import homogeneous
+from stream_osr.stream.class_shift import class_shifts
 from tests.blobs import KNOWN, NAMES, NEW, check_stream, fitted, stream_part
-from tests.doors.model import homogeneous
-from tests.doors.stream import class_shifts
 
 
 @pytest.mark.parametrize("label", ["new", "left"])

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import Limits, OpenSetRecognizer, TrainedModel
+from stream_osr_connectors.cli.app import app
 from tests.blobs import ended, fitted, learn_all, play, stream_part, training_part
-from tests.doors.cli import app
 
 
 @pytest.fixture

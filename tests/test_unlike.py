@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidInstance
+from stream_osr.schema_check import NONE, check_features, least_features
 from tests.blobs import around, learn_all
-from tests.doors.library import NONE, InvalidInstance, check_features, grouped, least_features
 
 NAMES = ("a", "b", "c", "d")
 WHOLE = dict.fromkeys(NAMES, 1.0)

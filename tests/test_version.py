@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 import stream_osr
-from tests.doors.library import __version__
+from stream_osr.version import __version__
 
 ROOT = Path(__file__).parents[1]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()

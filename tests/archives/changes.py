@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.doors.archive import RecordForm
+from stream_osr.archive.record import RecordForm
 
 
 class Place(NamedTuple):

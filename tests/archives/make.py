@@ -17,8 +17,16 @@ from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive.files import save_trained
+from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.file_run import Sinks
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
@@ -38,9 +46,7 @@ from tests.archives.story import (
     train,
     trained,
 )
-from tests.doors.files import Sinks, load_checkpoint, run
-from tests.doors.kafka import Boundary, ModelFile, Place, Snapshots, begin, step
-from tests.doors.library import grouped
+from tests.file_runs import run
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

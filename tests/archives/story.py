@@ -12,11 +12,18 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
+from stream_osr_connectors.base import Record
 from stream_osr_connectors.files import MemorySink, MemorySource
-from tests.doors.connectors import JsonFields, Record
-from tests.doors.files import Checkpoint, Sinks, run
-from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, Place, step
-from tests.doors.library import grouped
+from stream_osr_connectors.files.checkpoint import Checkpoint
+from stream_osr_connectors.files.file_run import Sinks
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import Partition, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
+from tests.file_runs import run
 
 CENTRES = {
     "left": (0.0, 0.0),

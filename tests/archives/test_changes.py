@@ -21,13 +21,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
+from stream_osr.archive import files
+from stream_osr.archive.files import form_from, load_trained, open_archive, save_trained
+from stream_osr.archive.records import RECORDS
+from stream_osr.config import archived, grouped
+from stream_osr.errors import StreamOSRError
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tests.archives.changes import Change, changed, changes
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
 from tests.blobs import bits, dependent_rows, learn_all
-from tests.doors.archive import RECORDS, files, form_from, load_trained, open_archive, save_trained
-from tests.doors.files import Checkpoint, load_checkpoint, save_checkpoint
-from tests.doors.library import StreamOSRError, archived, grouped
 
 SETTING = "a setting that a person may have chosen"
 TOLD = "what was told or handed over; nothing is computed of it"

@@ -11,23 +11,16 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.archive import files
+from stream_osr.archive.checks import check_records, near, recognizer, statistics_fit
+from stream_osr.archive.files import form_from, open_archive
+from stream_osr.archive.record import RecordForm, RefusedValue, form_of
+from stream_osr.archive.records import BY_TYPE
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
+from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places
 from tests.archives.golden import VERSIONS, unpacked
-from tests.doors.archive import (
-    BY_TYPE,
-    RecordForm,
-    RefusedValue,
-    check_records,
-    files,
-    form_from,
-    form_of,
-    near,
-    open_archive,
-    recognizer,
-    statistics_fit,
-)
-from tests.doors.library import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState, grouped
-from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [
     {"follow_drift": True},

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import zstandard
 
-from tests.doors.archive import MAGIC, VERSION, files, open_archive, read_archive, to_bytes, write_archive
-from tests.doors.library import PersistenceError
-from tests.doors.model import Guests
+from stream_osr.archive import files
+from stream_osr.archive.files import MAGIC, open_archive, read_archive, to_bytes, write_archive
+from stream_osr.archive.records import VERSION
+from stream_osr.errors import PersistenceError
+from stream_osr.model.franchise import Guests
 
 CONTENT = {"rows": np.arange(6.0), "text": "as it is"}
 

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.files import load_trained
+from stream_osr.config import grouped
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition
+from stream_osr_connectors.kafka.run.snapshots import Snapshots, name_of
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, History
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
 from tests.archives.story import ARGUMENTS, PLACE, go_on, go_on_serving, go_on_training, go_on_with_files
-from tests.doors.archive import load_trained
-from tests.doors.files import load_checkpoint
-from tests.doors.kafka import Boundary, History, ModelFile, Partition, Place, Snapshots, name_of
-from tests.doors.library import grouped
 
 CLOSE = 1e-9
 

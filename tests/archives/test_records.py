@@ -10,24 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_osr import Decision, TrainedModel
+from stream_osr.archive.files import MAGIC, read_archive, to_bytes
+from stream_osr.archive.migrations import STEPS
+from stream_osr.archive.record import RecordKind, form_of, in_memory
+from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, VERSION
+from stream_osr.archive.rules import anything
+from stream_osr.discovery import events
+from stream_osr.stream import BufferedInstance, Stream
+from stream_osr.stream.late_labels import Evidence
 from tests.archives.golden import VERSIONS
-from tests.doors.archive import (
-    BY_TYPE,
-    EVENTS,
-    MAGIC,
-    RECORDS,
-    STEPS,
-    VERSION,
-    RecordKind,
-    anything,
-    form_of,
-    in_memory,
-    read_archive,
-    to_bytes,
-)
-from tests.doors.discovery import events
-from tests.doors.library import Decision, TrainedModel
-from tests.doors.stream import BufferedInstance, Evidence, Stream
 
 WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.paper.cocluster import UNKNOWN, cocluster
 from benchmarks.paper.protocol import split
+from stream_osr.errors import InvalidParameter
 from tests.data import need_data
-from tests.doors.library import InvalidParameter
 
 CENTRES = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.paper import datasets
+from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
 from tests.data import need_data
-from tests.doors.library import ConnectorError, InvalidParameter, StreamOSRError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.paper.protocol import split, validation_split
-from tests.doors.library import InvalidParameter
+from stream_osr.errors import InvalidParameter
 
 
 def numbered(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

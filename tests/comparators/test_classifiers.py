@@ -22,7 +22,7 @@ from benchmarks.openset.comparators.qda import QDAChi2
 from benchmarks.openset.comparators.w_svm import WOSVM, WSVM
 from benchmarks.openset.comparators.weibull import fit_weibull
 from benchmarks.openset.comparators.whitening import within_class_whitening
-from tests.doors.library import InvalidLabel, InvalidParameter
+from stream_osr.errors import InvalidLabel, InvalidParameter
 
 MODELS = [
     OneVsSet(),

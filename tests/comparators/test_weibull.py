@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import weibull_min
 
 from benchmarks.openset.comparators.weibull import fit_tail, fit_weibull
-from tests.doors.library import InvalidParameter
+from stream_osr.errors import InvalidParameter
 
 
 @pytest.mark.parametrize(("shape", "scale"), [(0.6, 2.0), (1.0, 0.01), (5.0, 30.0), (80.0, 1.0)])

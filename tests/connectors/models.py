@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from tests.doors.library import grouped
+from stream_osr.config import grouped
 
 NAMES = ("a", "b", "c")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import stream_osr_connectors.files as connectors
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     BadRecord,
     CheckedSink,
@@ -19,7 +20,6 @@ from stream_osr_connectors.files import (
     open_sink,
     open_source,
 )
-from tests.doors.library import ConnectorError
 
 PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format FrameSource JsonLinesSink
 JsonLinesSource LabelType MemorySink MemorySource ParquetSink ParquetSource Position Record Sink

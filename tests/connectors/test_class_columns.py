@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from stream_osr import Decision
 from stream_osr_connectors.files import CsvSink, CsvSource, Record, open_sink
-from tests.doors.files import class_column, class_of, columns_of
-from tests.doors.library import Decision
-from tests.doors.page import read_decisions, read_records
+from stream_osr_connectors.files.class_columns import class_column, class_of
+from stream_osr_connectors.files.columns import columns_of
+from stream_osr_connectors.page.input_records import read_records
+from stream_osr_connectors.page.report.decisions_table import read_decisions
 
 ODD = ["red", "two words", 'a,"b"', "=1+1", "line\nbreak", "unknown", "unknown_", "p_unknown", "\u00e9", "3"]
 

@@ -14,13 +14,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.commands import Command, history
-from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
-from tests.blobs import around
-from tests.connectors.models import NAMES
-from tests.doors.commands import CommandLog, ask, runner
-from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
-from tests.doors.library import (
+from stream_osr.errors import (
     InvalidInstance,
     InvalidLabel,
     InvalidParameter,
@@ -28,6 +22,15 @@ from tests.doors.library import (
     NothingToUndo,
     PersistenceError,
 )
+from stream_osr_connectors.commands import Command, history, runner
+from stream_osr_connectors.commands.file_log import CommandLog
+from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
+from stream_osr_connectors.files.checkpoint import Checkpoint, ask, load_checkpoint
+from stream_osr_connectors.files.file_run import Sinks, go_on
+from stream_osr_connectors.files.locking import sole_writer
+from tests.blobs import around
+from tests.connectors.models import NAMES
+from tests.file_runs import run
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
 from tests.test_cli import lines_of as lines
@@ -256,7 +259,7 @@ def _die_at(point: str) -> None:
     def die(*given: object, **named: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    from tests.doors.files import checkpoint
+    from stream_osr_connectors.files import checkpoint
 
     if point == "before the outcome":
         CommandLog.tell = die  # type: ignore[method-assign]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, CsvSource, Record
-from tests.doors.files import survey
-from tests.doors.library import ConnectorError
+from stream_osr_connectors.files.survey import survey
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     CsvSink,
     CsvSource,
@@ -17,7 +18,6 @@ from stream_osr_connectors.files import (
     open_sink,
     open_source,
 )
-from tests.doors.library import ConnectorError
 
 SUFFIXES = [
     *((suffix, CsvSource, CsvSink) for suffix in (".csv", ".CSV", ".csv.gz", ".tsv", ".tsv.gz")),

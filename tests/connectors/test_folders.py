@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, open_source
-from tests.doors.files import find_key, key_among, survey
-from tests.doors.library import ConnectorError
+from stream_osr_connectors.files.key_check import find_key, key_among
+from stream_osr_connectors.files.survey import survey
 
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")
 

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.base import BatchCloser, Position
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.file_run import Sinks, go_on
 from tests.connectors.models import NAMES, streaming
 from tests.connectors.test_locking import nobody
-from tests.doors.connectors import BatchCloser, Position
-from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
-from tests.doors.library import ConnectorError
+from tests.file_runs import run
 
 OUTPUTS = ["{}.jsonl", "{}.csv", "{}.jsonl.gz", "{}.csv.gz"]
 

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySink, MemorySource, open_sink, open_source
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.file_run import Sinks
 from tests.connectors.test_properties import no_waiting_for_the_disk
-from tests.doors.files import Sinks, load_checkpoint, run
-from tests.doors.library import ConnectorError
+from tests.file_runs import run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
 __all__ = ["no_waiting_for_the_disk"]  # a fixture

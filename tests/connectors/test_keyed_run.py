@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.commands import Command, history
 from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.checkpoint import ask, load_checkpoint, streams_of
+from stream_osr_connectors.files.file_run import FileRun, Sinks
+from stream_osr_connectors.files.streams import KeyedStreams, keyed_of
 from tests.blobs import fitted, stream_part
-from tests.doors.files import FileRun, KeyedStreams, Sinks, ask, keyed_of, load_checkpoint, streams_of
-from tests.doors.library import ConnectorError, StreamOSRError
 from tests.test_cli import call
 
 ARGUMENTS = {"batch_size": 16, "chains": 1, "sweeps": 3, "window": 16}

@@ -18,11 +18,13 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySource, open_sink
+from stream_osr_connectors.files import locking as module
+from stream_osr_connectors.files.file_run import Sinks
+from stream_osr_connectors.files.locking import Lock, sole_writer
 from tests.connectors.models import streaming
-from tests.doors.files import Lock, Sinks, run, sole_writer
-from tests.doors.files import locking as module
-from tests.doors.library import ConnectorError
+from tests.file_runs import run
 
 HOLDER = """
 import sys

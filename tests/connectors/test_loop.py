@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import ConnectorError, RefusedState
 from stream_osr_connectors.files import FrameSource, MemorySink, MemorySource, Record, open_sink, open_source
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.file_run import FileRun, Sinks, go_on
 from tests.blobs import around
 from tests.connectors.models import NAMES, streaming
-from tests.doors.files import FileRun, Sinks, go_on, load_checkpoint, run
-from tests.doors.library import ConnectorError, RefusedState
+from tests.file_runs import run
 
 LINES = [
     '{"a": 1, "b": 1, "c": 1, "y": null}',

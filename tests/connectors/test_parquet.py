@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import Decision
+from stream_osr.errors import ConnectorError, MissingExtra
 from stream_osr_connectors.files import BadRecord, ParquetSink, Record, open_sink, open_source
-from tests.doors.files import ParquetRows, columns_of, columns_of_events
-from tests.doors.library import ConnectorError, MissingExtra
+from stream_osr_connectors.files.columns import columns_of, columns_of_events
+from stream_osr_connectors.files.parquet_source import ParquetRows
 
 
 def save(path: Path, rows: int, **options: Any) -> Path:

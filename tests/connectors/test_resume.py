@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, open_source
-from tests.doors.library import ConnectorError
 
 NAMES = ["in.csv", "in.csv.gz", "in.jsonl", "in.jsonl.gz"]
 

@@ -16,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.config import Input
+from stream_osr.config import Input, grouped
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, CsvSource, JsonLinesSink, MemorySink, Record
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.file_run import FileRun, Sinks
 from tests.blobs import around
-from tests.doors.files import FileRun, Sinks, load_checkpoint, run
-from tests.doors.library import ConnectorError, grouped
+from tests.file_runs import run
 
 NAMES = ("a", "b", "c")
 

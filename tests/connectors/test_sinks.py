@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import CsvSink, JsonLinesSink, Record, Sink, open_sink, open_source
-from tests.doors.library import ConnectorError
 
 NAMES = ["out.csv", "out.csv.gz", "out.jsonl", "out.jsonl.gz"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from stream_osr import NewClasses, OpenSetRecognizer
+from stream_osr.errors import NotTrained
+from stream_osr_connectors.cli import demo
 from tests.blobs import KNOWN, fitted
-from tests.doors.cli import demo
-from tests.doors.library import NotTrained
 
 FIRST, SECOND = [(-20.0, 20.0), (-20.0, 23.0)], [(40.0, 0.0)]
 """One new class of two bumps, and one of a single bump."""

@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from stream_osr import DependenceFound, OpenSetRecognizer, Signals
+from stream_osr import DependenceFound, OpenSetRecognizer, Signals, TrainedModel
+from stream_osr.config import grouped, parameters
+from stream_osr.stream import Stream, open_stream
+from stream_osr.stream.monitoring import dependence, follow_dependence
+from stream_osr.stream.seating import BatchPosterior
 from tests.blobs import dependent_rows, learn_all
-from tests.doors.library import TrainedModel, grouped, parameters
-from tests.doors.stream import BatchPosterior, Stream, dependence, follow_dependence, open_stream
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5, "seed": 2}
 

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from river.drift import PageHinkley
 
 from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped, parameters
+from stream_osr.discovery import drift as law
+from stream_osr.features import Features
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
+from stream_osr.trained import train_model
 from tests.blobs import around, instances
-from tests.doors.discovery import drift as law
-from tests.doors.library import Features, grouped, parameters, train_model
-from tests.doors.model import whiten
-from tests.doors.stream import BufferedInstance, close_batch, open_stream
 from tests.oracles import drift as oracle
 
 INTERVAL = 1e6

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from stream_osr import Event, Limits, OpenSetRecognizer
-from tests.doors.discovery import Explanation, Moment, Movement, events
+from stream_osr.discovery import events
+from stream_osr.discovery.events import Explanation, Moment, Movement
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
 EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 1.5, 2: 0.0}, {"a": 3.0, 2: 0.0}, ("a", 2), "left", 4, 6.5)

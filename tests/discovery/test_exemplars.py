@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.discovery import choose
+from stream_osr.discovery.exemplars import choose
 
 RNG = np.random.default_rng(5)
 MEMBERS = RNG.normal([10.0, -4.0, 0.5], [1.0, 0.2, 3.0], (60, 3))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
-from tests.doors.library import grouped
+from stream_osr.config import grouped
 
 # Two features in units of their own: a in thousands around five million, b in thousandths.
 UNITS, ORIGIN = np.array([1e3, 1e-3]), np.array([5e6, -0.2])

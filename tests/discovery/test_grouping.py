@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from tests.doors.discovery import new_classes as law
-from tests.doors.model import add, empty_dishes, make_prior
+from stream_osr.discovery import new_classes as law
+from stream_osr.model.dishes import add, empty_dishes
+from stream_osr.model.prior import make_prior
 from tests.oracles import grouping as oracle
 
 

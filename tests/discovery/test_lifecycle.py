@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.discovery import (
-    Lifecycle,
-    Moment,
-    SubclassHistory,
-    SubclassMember,
-    histories,
-    keep,
-    lifecycle,
-    objects,
-    rules,
-)
+from stream_osr.discovery import histories
+from stream_osr.discovery import lifecycle as rules
+from stream_osr.discovery.events import Moment
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, SubclassMember, lifecycle
+from stream_osr.discovery.reservoir import keep, objects
 from tests.oracles import lives as oracle
 
 NOTHING = rules.LifecycleChanges((), (), (), ())

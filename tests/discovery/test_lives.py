@@ -18,21 +18,19 @@ from stream_osr import (
     SubclassRecurred,
     SubclassSplit,
 )
+from stream_osr.discovery import histories
+from stream_osr.discovery.explain import exemplars
+from stream_osr.discovery.histories import lifecycle
+from stream_osr.discovery.lifecycle import LifecycleChanges
+from stream_osr.discovery.reservoir import keep
+from stream_osr.model import edit, lifecycle_moves
+from stream_osr.model.marginal import both, statistics_of
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import Stream
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate
+from stream_osr.stream.lifecycle import _join_same
+from stream_osr.stream.recent_instances import as_batches, relabel, remembered, reseat, sampled
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, instances, told
-from tests.doors.discovery import LifecycleChanges, exemplars, histories, keep, lifecycle
-from tests.doors.model import both, edit, lifecycle_moves, statistics_of, whiten
-from tests.doors.stream import (
-    Chain,
-    IdentityChanges,
-    LifecycleUpdate,
-    Stream,
-    _join_same,
-    as_batches,
-    relabel,
-    remembered,
-    reseat,
-    sampled,
-)
 
 Point = tuple[float, float]
 Told = tuple[list, list]

@@ -8,21 +8,13 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
+from stream_osr.config import grouped
+from stream_osr.model.gaussian import quadratic
+from stream_osr.model.marginal import dishes_of, of_rows
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.unassigned import NARROWEST, Background, gain, is_broad, log_density, noise_model_of
 from tests.blobs import check_stream
-from tests.doors.library import grouped
-from tests.doors.model import (
-    NARROWEST,
-    Background,
-    dishes_of,
-    gain,
-    homogeneous,
-    is_broad,
-    log_density,
-    log_marginals,
-    noise_model_of,
-    of_rows,
-    quadratic,
-)
+from tests.model.problems import log_marginals
 
 
 @pytest.fixture(scope="module")

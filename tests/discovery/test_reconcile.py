@@ -10,19 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
+from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.marginal import Statistics, of_nobody, statistics_of
+from stream_osr.model.prior import Prior, homogeneous, make_prior
+from stream_osr.stream.summaries import as_sums, from_sums, to_say
 from tests.blobs import fitted, stream_part, told
-from tests.doors.discovery import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
-from tests.doors.model import (
-    Prior,
-    Statistics,
-    empty_dishes,
-    homogeneous,
-    make_prior,
-    of_nobody,
-    refill,
-    statistics_of,
-)
-from tests.doors.stream import as_sums, from_sums, to_say
 
 PRIOR = make_prior(2, nu=4, scale=1, beta=0.1)
 CENTRES = [(0.0, 0.0), (9.0, 0.0), (4.5, 0.0), (0.0, 30.0)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.discovery import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
+from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
 
 
 def rows_at(seq: np.ndarray, d: int = 3) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stream_osr import Signals
-from tests.doors.discovery import COUNTED, EVENT_TABLE, Event, events
+from stream_osr import Event, Signals
+from stream_osr.discovery import events
+from stream_osr.discovery.signal_table import COUNTED, EVENT_TABLE
 
 
 def test_every_kind_of_event_has_a_row() -> None:

@@ -13,10 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
+from stream_osr.config import Parameters
+from stream_osr.model.whitening import whiten
+from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.recent_instances import as_batches, recall
 from tests.blobs import KNOWN, fitted, stream_part
-from tests.doors.library import Parameters
-from tests.doors.model import whiten
-from tests.doors.stream import BufferedInstance, Evidence, Stream, as_batches, close_batch, open_stream, recall
 
 
 @pytest.fixture(scope="module")

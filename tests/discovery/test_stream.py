@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from stream_osr import Decision, Event, NewClassesChanged, OpenSetRecognizer, SubclassEmerged, SubclassForgotten
+from stream_osr.discovery.lifecycle import estimate_new_classes
 from tests.blobs import KNOWN, NEW, fitted, instances, members, told
-from tests.doors.discovery import estimate_new_classes
 
 APPEARS, LENGTH = 300, 1500
 

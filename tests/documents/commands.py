@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from tests.doors.cli import app
+from stream_osr_connectors.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = ("stream-osr", "make", "python", "pytest")

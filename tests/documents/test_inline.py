@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer
 
+from stream_osr_connectors.cli.app import app
 from tests.documents.commands import ROOT, is_command, options, problem, targets
-from tests.doors.cli import app
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)

@@ -12,14 +12,12 @@ import pytest
 from playwright.sync_api import Browser
 
 import stream_osr
-from stream_osr import Event
+from stream_osr import Event, evaluation
+from stream_osr_connectors import commands, files, kafka
+from stream_osr_connectors.files import checkpoint, file_run
+from stream_osr_connectors.page.glossary import TERMS, WORDS
 from tests.documents.conftest import built
 from tests.documents.reading import ROOT
-from tests.doors.commands import commands
-from tests.doors.evaluation import evaluation
-from tests.doors.files import checkpoint, file_run, files
-from tests.doors.kafka import kafka
-from tests.doors.page import TERMS, WORDS
 from tests.report.browser import contrasts, faint_texts, luminance, opened_page
 from tools.site import hooks
 from tools.site.docstrings import Docstrings

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import auroc, expected_calibration_error, fpr_at_recall, oscr, reliability_curve
-from tests.doors.library import InvalidParameter
 from tests.oracles import ranking
 
 answers = st.lists(st.tuples(st.integers(0, 8).map(lambda n: n / 8), st.booleans()), min_size=1, max_size=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doors.evaluation import in_words, main_class
+from stream_osr.evaluation.composition import in_words, main_class
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from __future__ import annotations
 import math
 
 from stream_osr import Decision, NewClassesChanged, SubclassEmerged, SubclassSplit
+from stream_osr.discovery.events import Explanation, Moment
 from stream_osr.evaluation import Detection, TimeToDetection
-from tests.doors.discovery import Explanation, Moment
 
 EXPLANATION = Explanation(
     mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0

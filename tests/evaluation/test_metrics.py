@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from tests.doors.evaluation import OpenSetReport, openness
-from tests.doors.library import InvalidLabel, InvalidParameter
+from stream_osr.errors import InvalidLabel, InvalidParameter
+from stream_osr.evaluation import OpenSetReport, openness
 
 KNOWN = ["a", "b", "c"]
 

@@ -11,8 +11,8 @@ from river import datasets, evaluate, metrics
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF, OpenSetReport
-from tests.doors.library import InvalidParameter
 
 KNOWN = ["a", "b", "c"]
 OF_LABELS = [MNew, FNew, Err, OpenSetMicroF, OpenSetMacroF]

@@ -8,10 +8,10 @@ from river import datasets, metrics
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged, TrainedModel
-from stream_osr.evaluation import AUROC, Err, OpenSetReport, prequential
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.evaluation import AUROC, Err, OpenSetReport, patterns, prequential
 from tests.blobs import learn_all
-from tests.doors.evaluation import patterns
-from tests.doors.library import InvalidParameter, NotTrained, grouped
 
 KNOWN = ("cement", "grass", "path")
 Pairs = list[tuple[dict[str, float], str]]

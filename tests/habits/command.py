@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.cli import main
+from stream_osr_connectors.cli import main
 
 
 def command(*args: Any) -> tuple[int, str]:

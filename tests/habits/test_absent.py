@@ -11,7 +11,8 @@ import pytest
 from river import compose, feature_extraction, preprocessing, stream
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import InvalidFeature, grouped
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidFeature
 
 WORDS = {"pets": ["cat", "dog", "pet", "vet", "fur"], "money": ["stock", "bond", "bank", "rate", "fund"]}
 LABELS = ["pets", "money"] * 60

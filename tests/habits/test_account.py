@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.discovery import ALL_MET, MOST_IGNORED, SchemaMismatch
-from tests.doors.files import MOST_KINDS, OTHERS, count_kind, load_checkpoint
+from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.rejected_record import MOST_KINDS, OTHERS, count_kind
 from tests.test_cli import call
 
 CENTRES = {"idle": (0.0, 0.0, 0.0), "running": (12.0, 0.0, 4.0), "new": (60.0, 60.0, 60.0)}

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.doors.cli import demo
-from tests.doors.discovery import NewClasses
-from tests.doors.files import load_checkpoint
-from tests.doors.page import State, collect, view_model
+from stream_osr import NewClasses
+from stream_osr_connectors.cli import demo
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.page.live.state import State
+from stream_osr_connectors.page.live.view_model import view_model
+from stream_osr_connectors.page.report.content import collect
 from tests.live.served import served
 from tests.test_cli import call
 

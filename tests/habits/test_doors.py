@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.connectors import JsonFields
-from tests.doors.kafka import JsonDecoder, Message
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.habits.command import command
 
 LABELS: dict[str, tuple[Any, Any]] = {"text": ("idle", "running"), "whole": (1, 2), "truth": (True, False)}

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
+from stream_osr.config import grouped
+from stream_osr.stream import recognizer_state
 from stream_osr_connectors.files import CsvSource, MemorySink, MemorySource, Record
-from tests.doors.files import ATTEMPTS, Sinks, run
-from tests.doors.library import grouped
-from tests.doors.stream import recognizer_state
+from stream_osr_connectors.files.file_run import Sinks
+from stream_osr_connectors.files.intake import ATTEMPTS
+from tests.file_runs import run
 
 SIZE = 4
 

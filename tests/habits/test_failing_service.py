@@ -7,21 +7,12 @@ import json
 import pytest
 
 from stream_osr_connectors.commands import Command
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, FailedEnd, History, Progress
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, PartitionOutput
 from tests.blobs import fitted, stream_part
-from tests.doors.connectors import JsonFields
-from tests.doors.kafka import (
-    ATTEMPTS,
-    Boundary,
-    FailedEnd,
-    History,
-    JsonDecoder,
-    Message,
-    Partition,
-    PartitionOutput,
-    Progress,
-    begin,
-    step,
-)
 from tests.habits.test_failing_batches import Failing, failing
 
 __all__ = ["failing"]  # a fixture

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.files import BadRecord, open_source
-from tests.doors.files import open_file
-from tests.doors.library import ConnectorError
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.files import BadRecord, open_file, open_source
 
 HEADER = "id,flow\n"
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.doors.page import MOST_FOLLOWERS, State, page_host
+from stream_osr_connectors.page.live import page_host
+from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
+from stream_osr_connectors.page.live.state import State
 from tests.live.served import Page, make_run, served
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
-from tests.doors.library import TrainedModel
-from tests.doors.model import find_open, fit_mixed, whiten
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.model.whitening import find_open, fit_mixed, whiten
 
 CENTRES = {"idle": (0.0, 0.0), "running": (12.0, 4.0)}
 Instances = list[tuple[dict[str, object], str]]

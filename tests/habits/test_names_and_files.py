@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.records import VERSION
+from stream_osr.atomic import remove_unfinished, write_whole
+from stream_osr.errors import InvalidInstance, PersistenceError
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.locking import sole_writer
 from tests import processes
-from tests.doors.archive import VERSION
-from tests.doors.files import load_checkpoint, sole_writer
-from tests.doors.library import InvalidInstance, PersistenceError, remove_unfinished, write_whole
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from stream_osr import Input, OpenSetRecognizer
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.sklearn import OpenSetClassifier
-from tests.doors.library import InvalidFeature, InvalidInstance, grouped
 
 NAMES = ["flow", "heat", "noise"]
 

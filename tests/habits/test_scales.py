@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import grouped
-from tests.doors.model import fill_groups, fit_whitening, is_constant
+from stream_osr.config import grouped
+from stream_osr.model.imputation import fill_groups
+from stream_osr.model.subspace import is_constant
+from stream_osr.model.whitening import fit_whitening
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(160, 2)) + np.arange(160)[:, None] % 2 * [12.0, 0.0]

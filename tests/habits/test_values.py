@@ -16,10 +16,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_osr import Input, OpenSetRecognizer
-from tests.doors.connectors import JsonFields
-from tests.doors.kafka import JsonDecoder, Message
-from tests.doors.library import InvalidFeature, InvalidInstance, InvalidParameter, codes_of, reading
+from stream_osr import Input, OpenSetRecognizer, reading
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
+from stream_osr.kinds import codes_of
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.habits.command import command
 
 Row = dict[str, Any]

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.http import Acceptor, FolderRun, JournalLine
+from stream_osr_connectors.http_service.acceptor import Acceptor
+from stream_osr_connectors.http_service.folder_run import FolderRun
+from stream_osr_connectors.http_service.journal import JournalLine
 from tests.http.serving import instances
 
 HORIZON, SEGMENT_BYTES, CHECKPOINT_EVERY = 20, 2000, 16

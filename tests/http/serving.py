@@ -13,8 +13,9 @@ from typing import Any
 import httpx
 
 from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.file_run import Sinks
 from tests.blobs import NAMES, fitted_once, stream_part
-from tests.doors.files import Sinks, run
+from tests.file_runs import run
 from tests.processes import COMMAND, Process
 
 TOKEN = "annas-own-token-16"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.http import InstanceJournal, JournalLine
+from stream_osr_connectors.http_service.journal import InstanceJournal, JournalLine
 
 
 def line(n: int) -> JournalLine:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.http_service.journal import InstanceJournal, JournalLine, JournalSource
 from tests.blobs import fitted_once
-from tests.doors.http import InstanceJournal, JournalLine, JournalSource
-from tests.doors.library import ConnectorError
 from tests.http import rotating
 from tests.http.serving import LINES, MODEL, Service, await_decisions, check_against_files, instances, lines_of
 

@@ -14,18 +14,16 @@ import httpx
 import pytest
 
 from stream_osr.parallel import one_thread
+from stream_osr_connectors.http_service.acceptor import Acceptor
+from stream_osr_connectors.http_service.folder_run import FolderRun
+from stream_osr_connectors.http_service.instances import MOST_BODY
+from stream_osr_connectors.http_service.journal import InstanceJournal, JournalLine
+from stream_osr_connectors.http_service.openapi import OPERATIONS
+from stream_osr_connectors.http_service.outputs import Outputs
+from stream_osr_connectors.http_service.routes import make_app
+from stream_osr_connectors.page.live.access import KnownHosts
+from stream_osr_connectors.page.live.page_host import listen
 from tests.blobs import fitted_once
-from tests.doors.http import (
-    MOST_BODY,
-    OPERATIONS,
-    Acceptor,
-    FolderRun,
-    InstanceJournal,
-    JournalLine,
-    Outputs,
-    make_app,
-)
-from tests.doors.page import KnownHosts, listen
 from tests.http.serving import (
     LINES,
     MODEL,

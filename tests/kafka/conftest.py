@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.cli import warm_up
-from tests.doors.kafka import quieten
+from stream_osr_connectors.cli.warmup import warm_up
+from stream_osr_connectors.kafka.client.errors import quieten
 from tests.kafka.brokers import Broker, do_without, why_there_is_none
 from tests.kafka.streams import Worker
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.connectors import JsonFields, Record
-from tests.doors.kafka import Decoder, JsonDecoder, Received
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Decoder, Received
 
 HANG = b"hang"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import Encoded, EncodedKind, Encoder
+from stream_osr_connectors.kafka.wire.messages import Encoded, EncodedKind, Encoder
 
 BROKEN = "ENCODER_IS_BROKEN"
 """Variable with the path of a file: while it is there, the encoder fails for everything."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import Publisher
+from stream_osr_connectors.kafka.wire.encoding import Publisher
 
 
 def publisher(largest: int) -> Publisher:

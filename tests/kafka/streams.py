@@ -20,9 +20,12 @@ from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
+from stream_osr_connectors.kafka.client.producer import PlainProducer
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import seed_of
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.blobs import fitted_once, stream_part
-from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of
-from tests.doors.library import grouped
 from tests.processes import Process
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}

@@ -15,11 +15,11 @@ import fastavro
 import pytest
 from typer.testing import CliRunner
 
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.cli import app
-from tests.doors.kafka import Encoding
-from tests.doors.library import ConnectorError
-from tests.doors.page import ServiceFeed
+from stream_osr_connectors.kafka.wire.encoding import Encoding
+from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from tests.kafka.brokers import Broker
 from tests.kafka.registries import Registry, registry
 from tests.kafka.streams import Stream, Worker, decide, instances, small_model

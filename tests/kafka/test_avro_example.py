@@ -11,8 +11,9 @@ import fastavro
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.connectors import DecodeError
-from tests.doors.kafka import Message, make_decoder
+from stream_osr_connectors.kafka.wire.decoding import make_decoder
+from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.values import DecodeError
 from tests.kafka.registries import Registry, registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kafka"

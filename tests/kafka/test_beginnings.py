@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import Service, ServiceSettings
-from tests.doors.kafka import LOST, ClientError, ErrorKind, Place, TransactionalProducer
+from stream_osr_connectors.kafka.client.interface import ClientError, ErrorKind
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.stats import LOST
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import delete_records
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import Boundary, History, LaterReleaseError, Progress, boundaries
-from tests.doors.library import ConnectorError
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.kafka.wire import boundaries
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, LaterReleaseError, Progress
 
 steps = st.lists(
     st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3])).filter(lambda step: step != (0, 0)),

@@ -11,13 +11,22 @@ import orjson
 import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
-from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.commands import Command
+from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, parse_record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import ServiceSettings, command_topic
+from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.run.publishing import PendingBatch, account
+from stream_osr_connectors.kafka.stats import ServiceStats
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted_once
-from tests.doors import kafka as inside
-from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
-from tests.doors.connectors import DecodeError, JsonFields
-from tests.doors.kafka import begin
-from tests.doors.library import InvalidParameter, grouped
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
 from tests.kafka.streams import Stream, small_model
@@ -65,9 +74,9 @@ def test_monsters_are_left_and_counted(
     stream = Stream(broker.address, tmp_path, 1, small_model(), labels=labels_topic)
     labels = Labels(stream)
     labels.ask(*MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
-    figures = inside.ServiceStats()
+    figures = ServiceStats()
     with caplog.at_level(logging.WARNING, "stream_osr.kafka"):
-        log = inside.CommandTopic(ServiceSettings(**stream.settings), figures)
+        log = CommandTopic(ServiceSettings(**stream.settings), figures)
         log.open()
     try:
         assert log.end == len(MONSTERS) + 2
@@ -85,8 +94,8 @@ def test_monsters_are_left_and_counted(
         raise RecursionError("by order of the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(inside.command_topic, "parse_record", fail)
-        topic = inside.CommandTopic(ServiceSettings(**stream.settings), figures)
+        patch.setattr(command_topic, "parse_record", fail)
+        topic = CommandTopic(ServiceSettings(**stream.settings), figures)
         topic.open()
         topic.close()
     assert figures.counts["commands_unreadable", None] == 2 * len(MONSTERS) + 2
@@ -95,7 +104,7 @@ def test_monsters_are_left_and_counted(
 def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
     model = fitted_once(chains=1, seed=5, max_classes=2)
     partition = begin(
-        OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), inside.Boundary(0)
+        OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), Boundary(0)
     )
     partition, _ = advance(partition, [records(40)])
     asked = [
@@ -108,30 +117,26 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
         {"key": "k3", "label": "left"},
     ]
     commands = [parse_record(json.dumps(each).encode()) for each in asked]
-    after, outcome = inside.step(partition, PLACE, records(40, 40), commands, inside.Boundary(80, 7), DECODE)
+    after, outcome = step(partition, PLACE, records(40, 40), commands, Boundary(80, 7), DECODE)
     assert outcome.left == 5
     assert caplog.text.count("was not applied") == 5
     assert "Traceback" not in caplog.text
     assert len(after.model.summary().known) == 2
-    figures = inside.ServiceStats()
+    figures = ServiceStats()
     settings = ServiceSettings(model="m", brokers="b", input="in")
-    inside.account(
-        figures, settings, [inside.PendingBatch(PLACE, partition, after, records(40, 40), outcome)], [], 0.0
-    )
+    account(figures, settings, [PendingBatch(PLACE, partition, after, records(40, 40), outcome)], [], 0.0)
     assert figures.counts["commands_left", PLACE] == 5
 
 
 def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    partition = begin(
-        OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), inside.Boundary(0)
-    )
+    partition = begin(OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), Boundary(0))
 
     def fail(*_: Any) -> None:
         raise FloatingPointError("by order of the test")
 
     monkeypatch.setattr(OpenSetRecognizer, "promote", fail)
     command = parse_record(b'{"subclass": "in/3:4", "label": "a"}')
-    _, outcome = inside.step(partition, PLACE, records(40), [command], inside.Boundary(40, 1), DECODE)
+    _, outcome = step(partition, PLACE, records(40), [command], Boundary(40, 1), DECODE)
     assert (outcome.left, len(outcome.decisions)) == (1, 40)
     assert "by order of the test" in caplog.text
 
@@ -144,7 +149,7 @@ def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPat
 def test_the_command_line_refuses_what_the_service_would(label: Any, key: Any) -> None:
     settings = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", labels="in.labels")
     with pytest.raises(InvalidParameter, match="the service could not do that"):
-        inside.ask(settings, Command("label", label=label, key=key))
+        ask(settings, Command("label", label=label, key=key))
 
 
 @pytest.mark.parametrize(("begin", "end"), [(0, 40), (3, 9), (4, 9), (9, 9), (10, 40)])
@@ -157,7 +162,7 @@ def test_the_log_keeps_what_was_asked(begin: int, end: int) -> None:
         8: Command("mute", subclasses=(10**18 - 1,), partition=of),
         9: Command("undo", partition=other),
     }
-    log = inside.Commands()
+    log = Commands()
     for place, command in asked.items():
         log.append(place, command)
     expected = [command for place, command in asked.items() if begin <= place < end]
@@ -168,7 +173,7 @@ def test_the_log_keeps_what_was_asked(begin: int, end: int) -> None:
 
 
 def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
-    log = inside.Commands()
+    log = Commands()
     command = parse_record(b'{"key": "k1234567", "label": "leak"}')
     for place in range(10_000):
         log.append(place, command)
@@ -180,27 +185,25 @@ def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
 # What is read
 
 
-def labelled(value: Any, key: bytes = b"k") -> list[inside.Message]:
+def labelled(value: Any, key: bytes = b"k") -> list[Message]:
     content = orjson.dumps({"a": 1, "b": 1, "y": value}) if not isinstance(value, bytes) else value
     return [
-        inside.Message("in", 3, 0, 1000, key, content, []),
-        inside.Message("in", 3, 1, 1000, b"k1", b'{"a": 1, "b": 1}', []),
+        Message("in", 3, 0, 1000, key, content, []),
+        Message("in", 3, 1, 1000, b"k1", b'{"a": 1, "b": 1}', []),
     ]
 
 
-def fresh(**arguments: Any) -> inside.Partition:
+def fresh(**arguments: Any) -> Partition:
     numbers = OpenSetRecognizer(chains=1, seed=5)
     for i in range(40):
         numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
         numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
     numbers.freeze()
-    return begin(
-        OpenSetRecognizer.from_trained(numbers.trained, **grouped(chains=1, **arguments)), inside.Boundary(0)
-    )
+    return begin(OpenSetRecognizer.from_trained(numbers.trained, **grouped(chains=1, **arguments)), Boundary(0))
 
 
 READ, READ_WHOLE = (
-    inside.JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"], label_type=kind), 1_000_000)
+    JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"], label_type=kind), 1_000_000)
     for kind in ("auto", "int")
 )
 
@@ -225,13 +228,11 @@ READ, READ_WHOLE = (
 def test_beyond_the_bounds_it_is_a_dead_letter(value: dict[str, Any], arguments: dict[str, Any]) -> None:
     decode = arguments.pop("decode", None)
     if isinstance(value.get("y"), str) and decode is None:
-        now = begin(
-            OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), inside.Boundary(0)
-        )
+        now = begin(OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), Boundary(0))
     else:
         now = fresh(**arguments)
     batch = labelled(orjson.dumps({"a": 1, "b": 1, **value}))
-    after, outcome = inside.step(now, PLACE, batch, (), inside.Boundary(2), decode or READ)
+    after, outcome = step(now, PLACE, batch, (), Boundary(2), decode or READ)
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     assert len(PUBLISHER.decisions(PLACE, outcome.decisions)) == 1
     assert after.model.signals.data_quality == after.model.counters["refused"] == 1
@@ -239,7 +240,7 @@ def test_beyond_the_bounds_it_is_a_dead_letter(value: dict[str, Any], arguments:
 
 def test_a_key_of_three_thousand_bytes_is_what_it_was() -> None:
     for key in (b"k" * 3000, "\N{SNOWMAN}".encode() * 1365):
-        _, outcome = inside.step(fresh(), PLACE, labelled(None, key), (), inside.Boundary(2), READ)
+        _, outcome = step(fresh(), PLACE, labelled(None, key), (), Boundary(2), READ)
         assert [decision.key for _, decision in outcome.decisions] == [key.decode(), "k1"]
 
 
@@ -250,5 +251,5 @@ def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Pa
         model.limits = Limits(max_classes=most)
         model.save(tmp_path / f"{number}.osr")
         settings = ServiceSettings(model=tmp_path / f"{number}.osr", brokers="b", input="in")
-        identities.append(inside.ModelFile.load(settings).identity)
+        identities.append(ModelFile.load(settings).identity)
     assert identities[0] != identities[1]

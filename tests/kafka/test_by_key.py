@@ -16,11 +16,21 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
+from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition
+from stream_osr_connectors.kafka.run.partition import begin as library_begin
+from stream_osr_connectors.kafka.run.partition_by_key import step_by_key
+from stream_osr_connectors.kafka.run.partition_keys import PartitionKeys, StreamKey
+from stream_osr_connectors.kafka.run.snapshots import REACH, Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.blobs import stream_part
-from tests.doors import kafka as inside
-from tests.doors.connectors import JsonFields
-from tests.doors.library import InvalidParameter, grouped
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import address, metrics, status, total
 from tests.kafka.streams import Sent, Stream, Worker, small_model, until
@@ -205,8 +215,8 @@ def types(stream: Stream, number: int) -> list[str]:
     return [value["type"] for value in values(stream, "events")[number]]
 
 
-PLACE = inside.Place("in", 3)
-STREAM_KEY = inside.StreamKey("key", inside.JsonDecoder(JsonFields(features=["a", "b"]), 1000))
+PLACE = Place("in", 3)
+STREAM_KEY = StreamKey("key", JsonDecoder(JsonFields(features=["a", "b"]), 1000))
 
 
 class Stepper:
@@ -216,26 +226,26 @@ class Stepper:
         small_model().save(folder / "m.osr")
         given = {**NEEDED, "by": "key", "model": folder / "m.osr", "state": folder / "state", **settings}
         self.settings = ServiceSettings(**given)
-        self.model = inside.ModelFile.load(self.settings)
-        self.state = inside.begin(self.model.recognizer(PLACE), inside.Boundary(0), keys=self.keys())
-        self.snapshots = inside.Snapshots(self.settings.state, keep=2)
+        self.model = ModelFile.load(self.settings)
+        self.state = library_begin(self.model.recognizer(PLACE), Boundary(0), keys=self.keys())
+        self.snapshots = Snapshots(self.settings.state, keep=2)
         self.snapshots.open()
 
-    def keys(self) -> inside.PartitionKeys | None:
-        return inside.PartitionKeys.of(self.settings, self.model.trained, self.model.arguments)
+    def keys(self) -> PartitionKeys | None:
+        return PartitionKeys.of(self.settings, self.model.trained, self.model.arguments)
 
     def step(self, *keys: str, n: int = 8) -> list[str]:
         """Decide some instances of each key; returns the decisions as text."""
         begin = self.state.history.last.offset
         records = [
-            inside.Message("in", 3, at, 1000 * at, keys[at % len(keys)].encode(), json.dumps(x).encode(), [])
+            Message("in", 3, at, 1000 * at, keys[at % len(keys)].encode(), json.dumps(x).encode(), [])
             for at, (x, _) in enumerate(stream_part(n * len(keys), begin), begin)
         ]
-        end = inside.Boundary(begin + len(records))
-        self.state, out = inside.step_by_key(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
+        end = Boundary(begin + len(records))
+        self.state, out = step_by_key(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
         return [str((origin.by, decision)) for origin, decision in out.decisions]
 
-    def read(self) -> inside.Partition | None:
+    def read(self) -> Partition | None:
         at, lineage = self.state.history.last, self.state.lineage
         found = self.snapshots.read(PLACE, lineage, at, self.model.trained, self.keys())
         return found and self.state._replace(model=found.model, keys=found.keys)
@@ -253,8 +263,8 @@ def test_a_snapshot_has_the_states_that_changed_and_leads_to_the_same_bits(tmp_p
         stepper.step(name)
         path = stepper.snapshots.write(PLACE, stepper.state)
         sizes.append(path.stat().st_size / size)
-        assert len([*stepper.settings.state.glob("*.osr")]) <= inside.REACH + 2, "what no snapshot needs is deleted"
-    assert max(sizes[: inside.REACH - 1]) < 0.3, sizes
+        assert len([*stepper.settings.state.glob("*.osr")]) <= REACH + 2, "what no snapshot needs is deleted"
+    assert max(sizes[: REACH - 1]) < 0.3, sizes
     assert not first.exists(), "its last states were written again"
     begun = stepper.read()
     assert begun is not None
@@ -277,7 +287,7 @@ def test_a_step_leaves_the_keys_before_it_alone(tmp_path: Path) -> None:
     assert stepper.step("pump 1", "pump 3") == expected
     assert before.keys is not None
     assert [*before.keys] == ["pump 1", "pump 2"]
-    assert before.history.last == inside.Boundary(16)
+    assert before.history.last == Boundary(16)
 
 
 @pytest.mark.parametrize(
@@ -296,11 +306,11 @@ def test_settings_that_do_not_work_by_key_are_refused(given: dict[str, Any], mes
 def test_a_model_with_delayed_decisions_and_the_live_page_are_refused(tmp_path: Path) -> None:
     small_model(decision_delay=20).save(tmp_path / "m.osr")
     with pytest.raises(InvalidParameter, match=r"decision_delay=20\. Use a model with decision_delay=0, or leave by"):
-        inside.ModelFile.load(ServiceSettings(**{**NEEDED, "by": "key", "model": tmp_path / "m.osr"}))
+        ModelFile.load(ServiceSettings(**{**NEEDED, "by": "key", "model": tmp_path / "m.osr"}))
     small_model().save(tmp_path / "m.osr")
     settings = [
         ServiceSettings(**{**NEEDED, "by": by, "model": tmp_path / "m.osr"}) for by in (None, "key", "device")
     ]
-    assert len({inside.ModelFile.load(each).identity for each in settings}) == 3, "a change is one of the model"
+    assert len({ModelFile.load(each).identity for each in settings}) == 3, "a change is one of the model"
     (tmp_path / "service.yaml").write_text("brokers: b:1\ninput: in\nby: key\n")
     assert "the live page shows one stream" in refused("watch", "--config", tmp_path / "service.yaml")

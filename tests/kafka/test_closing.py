@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import partition as closing
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, PartitionOutput
 from tests.blobs import fitted_once, stream_part
-from tests.doors.commands import parse_record
-from tests.doors.connectors import JsonFields
-from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, PartitionOutput, Place, begin, step
-from tests.doors.kafka import partition as closing
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)

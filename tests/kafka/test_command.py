@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka import ServiceSettings, load_settings
+from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka import ServiceSettings, exits, load_settings
+from stream_osr_connectors.kafka.ops.command import serve
 from tests.blobs import fitted_once
-from tests.doors.cli import app
-from tests.doors.kafka import exits, serve
-from tests.doors.library import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from tests.kafka.brokers import Broker
 from tests.processes import COMMAND, run
 

@@ -12,8 +12,8 @@ import pytest
 from kafka import KafkaAdminClient
 from typer.testing import CliRunner, Result
 
-from tests.doors.cli import app
-from tests.doors.library import StreamOSRError
+from stream_osr.errors import StreamOSRError
+from stream_osr_connectors.cli.app import app
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
 

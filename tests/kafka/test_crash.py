@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.doors.kafka import exits
+from stream_osr_connectors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 

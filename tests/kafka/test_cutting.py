@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import Boundary, Cut, ready, replayed
+from stream_osr_connectors.kafka.run.partition import Cut, ready, replayed
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 
 
 class At(NamedTuple):

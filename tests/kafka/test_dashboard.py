@@ -11,7 +11,11 @@ from typing import Any
 import jsonschema
 import yaml
 
-from tests.doors.kafka import Monitor, Overview, PartitionStats, Place, ServiceStats, class_names, find
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.model_metrics import class_names, find
+from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
 from tests.kafka.brokers import Broker
 from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total

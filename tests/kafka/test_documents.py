@@ -13,12 +13,17 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream_osr import Signals
+from stream_osr.discovery.new_classes import Estimate
 from stream_osr.stream import MenuSize, StageCounts
-from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_connectors.kafka import ServiceSettings, stats
+from stream_osr_connectors.kafka.ops.logs import JsonLines
+from stream_osr_connectors.kafka.ops.metrics import METRICS, Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.stats import LOST, PartitionStats, ServiceStats
 from tests.documents.reading import blocks
-from tests.doors import kafka as inside
-from tests.doors.discovery import Estimate, Signals
-from tests.doors.trust import ExpectedRecall
 from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get
 
@@ -30,17 +35,17 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
-    figures = inside.ServiceStats(progress=0.0, model="m", fingerprint="f")
-    recall = inside.stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    found = inside.stats.ModelMetrics(
+    figures = ServiceStats(progress=0.0, model="m", fingerprint="f")
+    recall = stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    found = stats.ModelMetrics(
         Signals(),
         StageCounts(1, 0, 0, 0, 0),
         Estimate(0, 0, 0),
         0.1,
         1,
-        {"sky": inside.stats.ClassMetrics(recall.now, 0.5)},
+        {"sky": stats.ClassMetrics(recall.now, 0.5)},
     )
-    figures.partitions[inside.Place("in", 0)] = inside.PartitionStats(
+    figures.partitions[Place("in", 0)] = PartitionStats(
         end=1,
         unstable=0,
         snapshot=0.0,
@@ -52,15 +57,15 @@ def exposed() -> dict[str, set[str]]:
         keys_awake=1,
     )
     of_kinds = [
-        inside.LOST + "retention",
-        inside.stats.REPEATED + "offsets",
-        inside.stats.KNOWN_OF + "sky",
-        inside.stats.DRIFTED + "sky",
+        LOST + "retention",
+        stats.REPEATED + "offsets",
+        stats.KNOWN_OF + "sky",
+        stats.DRIFTED + "sky",
     ]
-    of_kinds += ["known", inside.stats.SUMMED + "SubclassGrew", inside.stats.OF_TYPE + "SubclassGrew"]
-    for name in [*(row.name for row in inside.METRICS), *of_kinds]:
-        figures.add(name, inside.Place("in", 0))
-    monitor = inside.Monitor("127.0.0.1", 0, inside.Overview(lambda: {"w": figures}, 1.0))
+    of_kinds += ["known", stats.SUMMED + "SubclassGrew", stats.OF_TYPE + "SubclassGrew"]
+    for name in [*(row.name for row in METRICS), *of_kinds]:
+        figures.add(name, Place("in", 0))
+    monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"w": figures}, 1.0))
     try:
         families = text_string_to_metric_families(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
     finally:
@@ -169,7 +174,7 @@ def test_the_fields_of_a_log_line_are_those_of_the_page() -> None:
     """In their order, and the page names each level."""
     section = PAGE.partition("\n### Log lines\n")[2].partition("\n## ")[0]
     table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE))
-    handler = inside.JsonLines("w")
+    handler = JsonLines("w")
     record = logging.makeLogRecord({"levelname": "INFO", "name": "stream_osr", "msg": "3 read"})
     assert [*json.loads(handler.format(record))] == [name for name in table if name != "error"]
     try:

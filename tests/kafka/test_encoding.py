@@ -9,21 +9,19 @@ from typing import Any
 import orjson
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.blobs import fitted_once, stream_part
-from tests.doors.kafka import (
-    IN_A_ROW,
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
+from stream_osr_connectors.kafka.wire.messages import (
     Encoded,
     EncodedKind,
-    EncodeError,
-    Encoding,
     Outgoing,
     PartitionOutput,
-    Place,
     RecordOrigin,
     TakenRecords,
 )
-from tests.doors.library import ConnectorError
+from tests.blobs import fitted_once, stream_part
 from tests.kafka.publishers import publisher
 
 PUBLISHER = publisher(10_000)

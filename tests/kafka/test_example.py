@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from tests.doors.cli import KNOWN, app, split
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 from tests.processes import COMMAND

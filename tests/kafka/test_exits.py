@@ -9,19 +9,13 @@ import time
 
 import pytest
 
-from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import (
-    FIRST_DELAY,
-    LONGEST_DELAY,
-    LaterModelError,
-    ModelName,
-    ServiceStats,
-    StartOrder,
-    _errors_logged,
-    exits,
-    pause,
-)
-from tests.doors.library import ConnectorError, PersistenceError
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.kafka import ServiceSettings, exits
+from stream_osr_connectors.kafka.ops.command import _errors_logged
+from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, StartOrder, pause
+from stream_osr_connectors.kafka.run.models import ModelName
+from stream_osr_connectors.kafka.run.recovery import LaterModelError
+from stream_osr_connectors.kafka.stats import ServiceStats
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
 MODEL = ModelName("m", 32, 0.0, None)

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from stream_osr.stream import MenuSize
-from tests.doors.kafka import BOUNDS, Histogram, PartitionStats, Place, ServiceStats
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.stats import BOUNDS, Histogram, PartitionStats, ServiceStats
 
 
 def test_one_that_has_ended_keeps_its_counts_and_nothing_else() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_osr_connectors.kafka.wire.messages import RawName
 from tests.blobs import KNOWN, NEW
-from tests.doors.kafka import RawName
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import Sent, Stream, Worker, small_model

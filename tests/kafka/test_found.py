@@ -10,22 +10,32 @@ import numpy as np
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
+from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, Signals, SubclassEmerged
+from stream_osr.discovery.events import Movement
+from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.stream import StageCounts
+from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_connectors.kafka import stats
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import model_metrics
+from stream_osr_connectors.kafka.run.model_metrics import class_names, find
+from stream_osr_connectors.kafka.run.partition import begin
+from stream_osr_connectors.kafka.run.publishing import begin_counts, count_decisions, count_events
+from stream_osr_connectors.kafka.run.recovery import Owned
+from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted_once, stream_part
-from tests.doors import kafka as inside
-from tests.doors.discovery import EVENT_TABLE, Estimate, Movement, Signals
-from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape
 
 LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
-PLACE, OTHER = inside.Place("sensors", 3), inside.Place("sensors", 4)
+PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
 RECALL = ExpectedRecall(0.97, 0.95, 0.98, 0.01)
-CLASSES = dict.fromkeys(inside.class_names(HOSTILE).values(), inside.stats.ClassMetrics(RECALL, 0.5))
-FOUND = inside.stats.ModelMetrics(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+CLASSES = dict.fromkeys(class_names(HOSTILE).values(), stats.ClassMetrics(RECALL, 0.5))
+FOUND = stats.ModelMetrics(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
 
 
 def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
@@ -38,7 +48,7 @@ def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecogni
 
 def test_what_is_found_is_what_the_recognizer_says() -> None:
     model = run(fitted_once(chains=2, batch_size=32))
-    told, _ = inside.find(model)
+    told, _ = find(model)
     assert told.signals == model.signals
     assert told.signals.novelty >= 1
     assert told.new == model.new_classes().estimate
@@ -63,7 +73,7 @@ def test_a_class_that_moves_shows_in_its_rank_and_in_no_other() -> None:
         model.learn_one(left)
         model.learn_one(right)
     model.flush()
-    ranks = {name: own.rank for name, own in inside.find(model)[0].classes.items()}
+    ranks = {name: own.rank for name, own in find(model)[0].classes.items()}
     assert ranks["left"] < 0.4 < ranks["right"]
 
 
@@ -73,47 +83,44 @@ def test_each_emerging_subclass_is_at_one_stage() -> None:
         for x in around(centre, n, rng):
             model.learn_one(x)
     model.flush()
-    before, stream = inside.find(model)[0].stages, model.value.stream
+    before, stream = find(model)[0].stages, model.value.stream
     assert sum(before) == len(stream.life.ids)
     assert (before.active, before.dormant, before.muted) == (1, 2, 0)
     key = int(stream.life.ids[stream.life.emerged & ~stream.life.dormant][0])
     model.mute([key])
-    after = inside.find(model)[0].stages
+    after = find(model)[0].stages
     assert (after.muted, after.active, sum(after)) == (1, 0, sum(before))
     model.undo()
-    assert inside.find(model)[0].stages == before
+    assert find(model)[0].stages == before
     model.promote([key], "named")
-    told = inside.find(model)[0]
+    told = find(model)[0]
     assert sum(told.stages) == sum(before) - 1
     assert (told.known_classes, [*told.classes]) == (3, ["left", "right", "named"])
 
 
 def test_without_references_there_is_no_recall_by_class() -> None:
-    told, _ = inside.find(run(fitted_once(chains=1, references=0), 64))
+    told, _ = find(run(fitted_once(chains=1, references=0), 64))
     assert [own.recall for own in told.classes.values()] == [None, None]
 
 
 def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None:
     model = run(fitted_once(chains=2, batch_size=32))
     stream = model.value.stream
-    first, measured = inside.find(model)
+    first, measured = find(model)
     assert model.value.stream is stream
     run(model, 100, seed=5)
-    assert inside.find(model, measured)[0] == inside.find(model)[0]
-    assert inside.find(model)[0] != first
+    assert find(model, measured)[0] == find(model)[0]
+    assert find(model)[0] != first
 
 
 def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
     figures, model = (
-        inside.ServiceStats(partitions={PLACE: inside.PartitionStats(), OTHER: inside.PartitionStats()}),
+        ServiceStats(partitions={PLACE: PartitionStats(), OTHER: PartitionStats()}),
         fitted_once(chains=1),
     )
-    owned = {
-        number: inside.Owned(inside.begin(model, inside.Boundary(0)), deque(), [], 0.0)
-        for number in figures.partitions
-    }
-    owned[OTHER].replay.append(inside.Boundary(7))
-    finder = inside.model_metrics.ModelMetricsSchedule(figures)
+    owned = {number: Owned(begin(model, Boundary(0)), deque(), [], 0.0) for number in figures.partitions}
+    owned[OTHER].replay.append(Boundary(7))
+    finder = model_metrics.ModelMetricsSchedule(figures)
     finder.turn(owned)
     assert figures.partitions[PLACE].found is not None
     finder._due = 0.0
@@ -129,8 +136,8 @@ def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replay
 
 
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
-    figures, model = inside.ServiceStats(), fitted_once(chains=1, batch_size=32)
-    inside.begin_counts(figures, PLACE, model)
+    figures, model = ServiceStats(), fitted_once(chains=1, batch_size=32)
+    begin_counts(figures, PLACE, model)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*EVENT_TABLE}
@@ -141,8 +148,8 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
 
     run(model)
     made, events = list(model.drain()), list(model.drain_events())
-    inside.count_decisions(figures, PLACE, model, made)
-    inside.count_events(figures, PLACE, model, events)
+    count_decisions(figures, PLACE, model, made)
+    count_events(figures, PLACE, model, events)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     for decided, of in (
@@ -159,14 +166,14 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
 
 
 def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
-    figures, model = inside.ServiceStats(), fitted_once(chains=1)
+    figures, model = ServiceStats(), fitted_once(chains=1)
     about = {"batch": 7, "seq": 99, "model": "m"}
     change = {"direction": "sparser", "since": 3, "size": 9, "rank_before": 0.5, "rank_now": 0.1}
     movement = Movement(mean={"a": 2.0}, trained={"a": 1.0}, shift={"a": 1.0})
     labels = ("left", "left", "unheard of")
     drifted = [ClassDrifted(label=label, movement=movement, **change, **about) for label in labels]
     summed = EventsSummed(counts={"SubclassGrew": 5}, since=3, until=90, emerged=(), **about)
-    inside.count_events(figures, PLACE, model, [*drifted, summed])
+    count_events(figures, PLACE, model, [*drifted, summed])
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert total(samples, "stream_osr_class_drifts_total", **{"class": "left"}) == 2
@@ -175,11 +182,11 @@ def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
 
 
 def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_series() -> None:
-    names = inside.class_names((*HOSTILE, *(f"c{number}" for number in range(1000))))
+    names = class_names((*HOSTILE, *(f"c{number}" for number in range(1000))))
     assert len(names) == len(HOSTILE) + 1000
     own = [name for name in names.values() if name != "other"]
-    assert len(own) == len({*own}) == inside.model_metrics.MOST_CLASSES
-    assert all(len(name) <= inside.model_metrics.LONGEST_NAME and name.isprintable() for name in own)
+    assert len(own) == len({*own}) == model_metrics.MOST_CLASSES
+    assert all(len(name) <= model_metrics.LONGEST_NAME and name.isprintable() for name in own)
     assert names[LONG] != "other"
     assert [names[label] for label in (ALIKE, "", "other", "c999")] == ["other"] * 4
     assert (names["sky"], names["c0"]) == ("sky", "c0")
@@ -187,7 +194,7 @@ def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_ser
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accept: str) -> None:
-    figures, names = live(), inside.class_names(HOSTILE)
+    figures, names = live(), class_names(HOSTILE)
     figures.partitions[PLACE].found = FOUND
     for name in names.values():
         figures.add(f"known of {name}", PLACE, 7)
@@ -217,9 +224,7 @@ def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accep
 
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
-    figures.partitions[PLACE].found = FOUND._replace(
-        usual=None, classes={"sky": inside.stats.ClassMetrics(None, None)}
-    )
+    figures.partitions[PLACE].found = FOUND._replace(usual=None, classes={"sky": stats.ClassMetrics(None, None)})
     with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
         samples = scrape(address)
     for name in ("class_expected_recall", "class_density_rank", "unknown_usual"):
@@ -231,15 +236,15 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
     """As docs/kafka.md promises; what a service has but once is not counted."""
     figures, classes = (
         live(),
-        dict.fromkeys(inside.class_names(tuple(range(1000))).values(), inside.stats.ClassMetrics(RECALL, 0.5)),
+        dict.fromkeys(class_names(tuple(range(1000))).values(), stats.ClassMetrics(RECALL, 0.5)),
     )
     figures.partitions[PLACE].found = FOUND._replace(classes=classes)
-    figures.partitions[PLACE].recall = inside.stats.PartitionRecall(RECALL, 0.96)
+    figures.partitions[PLACE].recall = stats.PartitionRecall(RECALL, 0.96)
     for kind in EVENT_TABLE:
-        figures.add(f"{inside.stats.OF_TYPE}{kind}", PLACE)
-        figures.add(f"{inside.stats.SUMMED}{kind}", PLACE)
+        figures.add(f"{stats.OF_TYPE}{kind}", PLACE)
+        figures.add(f"{stats.SUMMED}{kind}", PLACE)
     for name in classes:
-        for of in (inside.stats.KNOWN_OF, inside.stats.UNKNOWN_OF, inside.stats.DRIFTED):
+        for of in (stats.KNOWN_OF, stats.UNKNOWN_OF, stats.DRIFTED):
             figures.add(f"{of}{name}", PLACE)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)

@@ -13,21 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.commands import parse_record
-from tests.doors.connectors import DecodeError, JsonFields
-from tests.doors.kafka import (
-    Boundary,
-    Commands,
-    JsonDecoder,
-    Message,
-    Outgoing,
-    Place,
-    RawName,
-    Refusal,
-    Snapshots,
-    begin,
-    step,
-)
+from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.command_topic import Commands
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, RawName, Refusal
+from stream_osr_connectors.values import DecodeError
 from tests.hostile import (
     DEPTHS,
     as_json,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import Incarnations, Place
-from tests.doors.library import ConnectorError, PersistenceError
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.snapshots import Incarnations
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from kafka import KafkaAdminClient, KafkaProducer
 
+from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.kafka import ServiceSettings, load_settings
-from tests.doors.library import InvalidParameter
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import records_of
 from tests.kafka.scraping import metrics, total

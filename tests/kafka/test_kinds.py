@@ -12,7 +12,8 @@ import pytest
 from kafka import errors
 from kafka.producer import transaction_manager
 
-from tests.doors.kafka import KINDS, ClientError, ErrorKind, client_error, kind_of, translated
+from stream_osr_connectors.kafka.client.errors import KINDS, client_error, kind_of, translated
+from stream_osr_connectors.kafka.client.interface import ClientError, ErrorKind
 
 FOLDER = Path(inspect.getfile(ClientError)).parents[1]
 

@@ -8,10 +8,16 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from stream_osr_connectors.commands import Command
+from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.commands import Command, parse_record
-from tests.doors.connectors import JsonFields
-from tests.doors.kafka import Boundary, JsonDecoder, Message, ModelFile, Place, Progress, begin, step
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import BOUNDS, Histogram, ServiceStats, stats
+from stream_osr_connectors.kafka import stats
+from stream_osr_connectors.kafka.stats import BOUNDS, Histogram, ServiceStats
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, instances, small_model

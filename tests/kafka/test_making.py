@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import ClientError, GroupConsumer, TopicAdmin, TopicFollower, TransactionalProducer, quieten
+from stream_osr_connectors.kafka.client.admin import TopicAdmin
+from stream_osr_connectors.kafka.client.consumers import GroupConsumer, TopicFollower
+from stream_osr_connectors.kafka.client.errors import quieten
+from stream_osr_connectors.kafka.client.interface import ClientError
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
 
 SETTINGS = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", transaction_deadline=1.0)
 

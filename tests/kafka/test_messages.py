@@ -27,20 +27,21 @@ from stream_osr import (
     SubclassRefuted,
     UnknownRateJumped,
 )
-from tests.blobs import KNOWN, around, fitted_once, stream_part
-from tests.doors.connectors import DecodeError, JsonFields
-from tests.doors.discovery import Moment
-from tests.doors.kafka import (
-    JsonDecoder,
+from stream_osr.discovery.events import Moment
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import (
     Message,
     Outgoing,
     PartitionOutput,
-    Place,
     Received,
     Refusal,
     TakenRecords,
     origin_of,
 )
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import KNOWN, around, fitted_once, stream_part
 from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}

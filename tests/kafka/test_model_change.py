@@ -11,11 +11,18 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.commands.command import parse_record
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.client.interface import Committed
+from stream_osr_connectors.kafka.run.models import Journal, ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.run.partition_position import StartingPoint
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.wire.messages import PartitionOutput
 from tests.blobs import fitted_once, learn_all, stream_part, training_part
-from tests.doors import kafka as inside
-from tests.doors.commands import parse_record
-from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records, replay
@@ -32,21 +39,19 @@ class Upgrade:
         fitted_once(chains=1, decision_delay=HELD_BACK, seed=5).save(folder / "a.osr")
         fitted_once(60, chains=1, decision_delay=HELD_BACK, seed=6).save(folder / "b.osr")
         self.settings = {"brokers": "b", "input": "in", "state": folder / "state", **settings}
-        self.snapshots = inside.Snapshots(folder / "state" / "stream-osr", keep=2)
+        self.snapshots = Snapshots(folder / "state" / "stream-osr", keep=2)
         self.snapshots.open()
         self.state, self.outcomes = self.run("a", [40, 80, 80], snapshot_after=3)
 
-    def recovery(self, name: str, **settings: Any) -> inside.Recovery:
+    def recovery(self, name: str, **settings: Any) -> Recovery:
         whole = ServiceSettings(model=self.folder / f"{name}.osr", **{**self.settings, **settings})
-        model = inside.ModelFile.load(whole)
+        model = ModelFile.load(whole)
         model.keep(self.snapshots.folder)
-        return inside.Recovery(whole, model, self.snapshots)
+        return Recovery(whole, model, self.snapshots)
 
-    def run(
-        self, name: str, sizes: list[int], snapshot_after: int
-    ) -> tuple[inside.Partition, list[inside.PartitionOutput]]:
-        model = inside.ModelFile.load(ServiceSettings(model=self.folder / f"{name}.osr", **self.settings))
-        state, outcomes = inside.begin(model.recognizer(PLACE), inside.Boundary(0)), []
+    def run(self, name: str, sizes: list[int], snapshot_after: int) -> tuple[Partition, list[PartitionOutput]]:
+        model = ModelFile.load(ServiceSettings(model=self.folder / f"{name}.osr", **self.settings))
+        state, outcomes = begin(model.recognizer(PLACE), Boundary(0)), []
         for number, size in enumerate(sizes, start=1):
             state, made = advance(state, [portion(state, size)])
             outcomes += made
@@ -54,25 +59,25 @@ class Upgrade:
                 self.snapshots.write(PLACE, state)
         return state, outcomes
 
-    def committed(self, recovery: inside.Recovery, state: inside.Partition, first: int = 0) -> inside.Committed:
-        return inside.Committed(state.history.last.offset, recovery.progress(state).text(), first, 1000)
+    def committed(self, recovery: Recovery, state: Partition, first: int = 0) -> Committed:
+        return Committed(state.history.last.offset, recovery.progress(state).text(), first, 1000)
 
-    def found(self, recovery: inside.Recovery, **changes: Any) -> inside.StartingPoint:
+    def found(self, recovery: Recovery, **changes: Any) -> StartingPoint:
         earlier = self.committed(self.recovery("a"), self.state)
         return recovery.find(PLACE, earlier._replace(**changes), 0)
 
 
-def portion(state: inside.Partition, size: int) -> list[Any]:
+def portion(state: Partition, size: int) -> list[Any]:
     """The next records of an endless stream."""
     at = state.history.last.offset
     return records(1000)[at : at + size]
 
 
-def decided(outcomes: list[inside.PartitionOutput]) -> list[int]:
+def decided(outcomes: list[PartitionOutput]) -> list[int]:
     return [origin.offset for outcome in outcomes for origin, _ in outcome.decisions]
 
 
-def emerged(outcomes: list[inside.PartitionOutput]) -> list[int]:
+def emerged(outcomes: list[PartitionOutput]) -> list[int]:
     return [e.subclass_id for o in outcomes for e in o.events if isinstance(e, SubclassEmerged)]
 
 
@@ -107,7 +112,7 @@ def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -
     for path in upgrade.snapshots.folder.glob("*.osr"):
         path.unlink()
     found = upgrade.found(recovery)
-    assert found.replay == (inside.Boundary(40), inside.Boundary(120), inside.Boundary(200))
+    assert found.replay == (Boundary(40), Boundary(120), Boundary(200))
     state, again = recovery.hand_over(PLACE, replay(found, records(1000)), 0)
     assert again.decisions == told.decisions
     following = [portion(state, 64)]
@@ -121,20 +126,20 @@ def test_the_beginning_comes_back_by_replay(tmp_path: Path) -> None:
     assert (begun.new, begun.replay, begun.state.history) == (False, (), state.history)
     later, _ = advance(state, [portion(state, 32)])
     found = upgrade.recovery("b").find(PLACE, upgrade.committed(recovery, later), 0)
-    assert found.replay == (inside.Boundary(END + 32),)
+    assert found.replay == (Boundary(END + 32),)
     back = replay(found, records(1000))
     following = [portion(later, 64)]
     expected = advance(later, following)[1]
     assert advance(back, following)[1] == expected
     third = upgrade.recovery("a").find(PLACE, upgrade.committed(recovery, later), 0)
-    assert third.replay == (inside.Boundary(END + 32),), "and back to the first model"
+    assert third.replay == (Boundary(END + 32),), "and back to the first model"
 
 
 def test_other_settings_are_another_model(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_model_change="carry")
     recovery = upgrade.recovery("a", seed=9)
     state, _ = recovery.hand_over(PLACE, upgrade.found(recovery).state, 0)
-    assert state.model.seed == inside.seed_of(9, PLACE)
+    assert state.model.seed == seed_of(9, PLACE)
     assert state.model.emerged_statistics().keys() == upgrade.state.model.emerged_statistics().keys()
 
 
@@ -143,13 +148,13 @@ def test_what_is_asked_goes_to_the_stream_it_was_meant_for(tmp_path: Path) -> No
     recovery = upgrade.recovery("b")
     earlier = upgrade.found(recovery).state
     state, _ = recovery.hand_over(PLACE, earlier, labels=3)
-    assert state.history.last == inside.Boundary(END, 0), "ids are the same, so what was asked of them holds"
+    assert state.history.last == Boundary(END, 0), "ids are the same, so what was asked of them holds"
     (key,) = emerged(upgrade.outcomes)
     command = parse_record(json.dumps({"subclass": f"in/3:{key}", "label": "third"}).encode())
-    after, _ = inside.step(state, PLACE, portion(state, 32), [command], inside.Boundary(END + 32, 3), DECODE)
+    after, _ = step(state, PLACE, portion(state, 32), [command], Boundary(END + 32, 3), DECODE)
     assert after.model.summary().known[-1].name == "third"
     cold, _ = upgrade.recovery("b", on_model_change="cold").hand_over(PLACE, earlier, labels=3)
-    assert cold.history.last == inside.Boundary(END, 3)
+    assert cold.history.last == Boundary(END, 3)
 
 
 def test_without_decisions_held_back_a_cold_start_needs_nothing(tmp_path: Path) -> None:
@@ -157,7 +162,7 @@ def test_without_decisions_held_back_a_cold_start_needs_nothing(tmp_path: Path) 
     fitted_once(chains=1, seed=5).save(tmp_path / "a.osr")
     upgrade.state, _ = upgrade.run("a", [40, 80, 80], snapshot_after=0)
     found = upgrade.found(upgrade.recovery("b"), first=150)
-    assert (found.new, found.state.history.last, found.replay) == (True, inside.Boundary(END), ())
+    assert (found.new, found.state.history.last, found.replay) == (True, Boundary(END), ())
 
 
 @pytest.mark.parametrize("change", ["carry", "cold", "refuse"])
@@ -165,19 +170,19 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
     upgrade = Upgrade(tmp_path, on_model_change=change)
     later, ours = upgrade.recovery("a"), upgrade.recovery("b")
     identities = [recovery.progress(upgrade.state).model for recovery in (ours, later)]
-    journal = inside.Journal(upgrade.snapshots.folder)
+    journal = Journal(upgrade.snapshots.folder)
     journal.append(identities[0])
     journal.append(identities[1])
     for _ in range(2):
         newer = rf"in/3 ran under the newer model {identities[1]}, .* {identities[0]} and waits"
-        with pytest.raises(inside.LaterModelError, match=newer):
+        with pytest.raises(LaterModelError, match=newer):
             upgrade.found(ours)
     assert upgrade.found(later).state.history == upgrade.state.history, "the worker that has it goes on"
     journal.append(identities[0])  # given to the group once more: now it follows
     if change == "refuse":
         with pytest.raises(ConnectorError, match="has run the model") as refused:
             upgrade.found(ours)
-        assert not isinstance(refused.value, inside.LaterModelError)
+        assert not isinstance(refused.value, LaterModelError)
     else:
         assert ours.is_earlier(upgrade.found(ours).state)
 
@@ -200,7 +205,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*no snapshot leads to offset 200"):
         upgrade.found(recovery, first=10)
     committed = upgrade.committed(upgrade.recovery("a"), upgrade.state)
-    (upgrade.snapshots.folder / f"{inside.Progress.parse(committed.metadata).model}.model").unlink()
+    (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
         upgrade.recovery("b", on_model_change="carry").find(PLACE, committed, 0)
     found = upgrade.recovery("b", on_model_change="cold").find(PLACE, committed, 0)

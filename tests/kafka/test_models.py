@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import WITHOUT_END
+from stream_osr.errors import NotTrained, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.run import models as current_model
+from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile
 from tests.blobs import fitted_once, learn_all, training_part
-from tests.doors.kafka import CurrentModel, Journal, ModelFile
-from tests.doors.kafka import models as current_model
-from tests.doors.library import WITHOUT_END, NotTrained, PersistenceError
 
 X, Y, Z = ("0" * 15 + last for last in "abc")
 

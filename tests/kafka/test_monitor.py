@@ -10,8 +10,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from stream_osr.stream import MenuSize
-from tests.doors.kafka import BOUNDS, Monitor, Overview, PartitionStats, Place, ServiceStats, stats
-from tests.doors.trust import ExpectedRecall
+from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_connectors.kafka import stats
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.stats import BOUNDS, PartitionStats, ServiceStats
 from tests.kafka.scraping import samples_of, total
 
 PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.doors.kafka import Boundary, Committed, History, Journal, Place, Progress, snapshots
+from stream_osr_connectors.kafka.client.interface import Committed
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import snapshots
+from stream_osr_connectors.kafka.run.models import Journal
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Progress
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
 COMMITTED = {

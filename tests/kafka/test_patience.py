@@ -8,21 +8,13 @@ import re
 
 import pytest
 
-from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import (
-    CALM_SECONDS,
-    FENCED_AGAIN_SECONDS,
-    FEW_LINES,
-    LONGEST_SILENCE,
-    Backoff,
-    ErrorKind,
-    Reader,
-    Rivalry,
-    Seldom,
-    ServiceStats,
-    exits,
-    log,
-)
+from stream_osr_connectors.kafka import ServiceSettings, exits, log
+from stream_osr_connectors.kafka.backoff import Backoff
+from stream_osr_connectors.kafka.client.interface import ErrorKind
+from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom
+from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
+from stream_osr_connectors.kafka.run.transactions import Rivalry
+from stream_osr_connectors.kafka.stats import ServiceStats
 
 
 class Clock:

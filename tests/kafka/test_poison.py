@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.doors.kafka import RawName
+from stream_osr_connectors.kafka.wire.messages import RawName
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr_connectors.kafka import load_settings
-from tests.doors.kafka import Monitor, Overview, ServiceStats, begin_logging
-from tests.doors.kafka import monitor as module
+from stream_osr_connectors.kafka.ops import monitor as module
+from stream_osr_connectors.kafka.ops.logs import begin_logging
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.stats import ServiceStats
 from tests.kafka.test_monitor import ask, live
 
 TRICKLERS = 200

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import Decision
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.wire.messages import Outgoing, PartitionOutput, RecordOrigin, TakenRecords
 from tests.blobs import fitted_once, stream_part
-from tests.doors.kafka import Outgoing, PartitionOutput, Place, RecordOrigin, TakenRecords
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)

@@ -8,19 +8,14 @@ from dataclasses import replace
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings, stats
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin
+from stream_osr_connectors.kafka.run.publishing import PendingBatch, account
+from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import fitted_once
-from tests.doors.kafka import (
-    Boundary,
-    ModelFile,
-    PartitionStats,
-    PendingBatch,
-    Place,
-    ServiceStats,
-    account,
-    begin,
-    stats,
-)
 from tests.kafka.test_partition import advance, records
 
 

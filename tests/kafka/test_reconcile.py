@@ -11,13 +11,14 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
+from stream_osr import TrainedModel
+from stream_osr.discovery.reconcile import Local, ReconciledSubclasses, reconcile
+from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.commands import Command
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.cli import app
-from tests.doors.commands import Command
-from tests.doors.discovery import Local, ReconciledSubclasses, reconcile
-from tests.doors.kafka import named as named_by
-from tests.doors.kafka import parse_summary
-from tests.doors.library import InvalidParameter, TrainedModel
+from stream_osr_connectors.kafka.command_topic import named as named_by
+from stream_osr_connectors.kafka.wire.subclasses import parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import delete_records, make_topics
 from tests.kafka.scraping import metrics, status, total

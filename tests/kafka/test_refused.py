@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import Place, TimestampLimits
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.wire.timestamps import TimestampLimits
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import configure
 from tests.kafka.faults.test_broker_killed import running

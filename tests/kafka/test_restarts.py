@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings, exits
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.workers import StartOrder, Work, Workers
+from stream_osr_connectors.kafka.run.models import CurrentModel
+from stream_osr_connectors.kafka.stats import ServiceStats
 from tests.blobs import fitted_once
-from tests.doors.kafka import CurrentModel, Overview, ServiceStats, StartOrder, Work, Workers, exits
 
 LONGEST = 60.0
 AGO = 3600.0

@@ -11,9 +11,9 @@ import trustme
 from kafka.errors import KafkaTimeoutError
 from typer.testing import CliRunner
 
-from stream_osr_connectors.kafka import load_settings
-from tests.doors.cli import app
-from tests.doors.kafka import client_error, exits, explained
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka import exits, load_settings
+from stream_osr_connectors.kafka.client.errors import client_error, explained
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model

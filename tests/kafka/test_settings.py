@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.kafka import ServiceSettings, load_settings
-from tests.doors.kafka import connection, unknown_variables
-from tests.doors.library import InvalidParameter
+from stream_osr_connectors.kafka.client.options import connection
+from stream_osr_connectors.kafka.settings import unknown_variables
 
 NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
 

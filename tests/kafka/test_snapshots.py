@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from stream_osr.archive.files import Surroundings, kind_over, read_archive
+from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.run import snapshots as module
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import fitted_once
-from tests.doors.archive import Surroundings, kind_over, read_archive
-from tests.doors.kafka import Boundary, ModelFile, Partition, Snapshots, begin
-from tests.doors.kafka import snapshots as module
-from tests.doors.library import PersistenceError
 from tests.kafka.test_partition import PLACE, advance, records
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, Sink, Source
+from stream_osr_connectors.files.file_run import Sinks
 from stream_osr_connectors.kafka import KafkaSink, KafkaSource
 from tests.blobs import fitted_once, stream_part
-from tests.doors.files import Sinks, run
-from tests.doors.library import ConnectorError
+from tests.file_runs import run
 from tests.kafka.brokers import Broker
 
 

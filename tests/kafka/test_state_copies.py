@@ -13,19 +13,15 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import load_settings
+from stream_osr_connectors.kafka.client.consumers import read_all
+from stream_osr_connectors.kafka.client.producer import PlainProducer
+from stream_osr_connectors.kafka.run.state_copies import StateCopies, state_copies
+from stream_osr_connectors.kafka.run.topic_store import TopicStore
+from stream_osr_connectors.kafka.run.topics import WantedTopics, look_after
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests import test_state_store as stores
-from tests.doors.kafka import (
-    Outgoing,
-    PlainProducer,
-    StateCopies,
-    TopicStore,
-    WantedTopics,
-    look_after,
-    read_all,
-    state_copies,
-)
-from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import configure, delete_records
 from tests.kafka.faults.trials import Site, Trial

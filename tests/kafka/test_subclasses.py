@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import fitted_once, stream_part
-from tests.doors.connectors import DecodeError
-from tests.doors.discovery import Local, LocalSummary, ReconcileChanges, ReconciledSubclasses, reconcile
-from tests.doors.kafka import (
+from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges
+from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile
+from stream_osr.stream.summaries import SubclassSums
+from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
+from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
-    Message,
-    Outgoing,
     Stamp,
     alive,
     largest_summary,
@@ -29,7 +28,8 @@ from tests.doors.kafka import (
     parse_summary,
     summary,
 )
-from tests.doors.stream import SubclassSums
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import fitted_once, stream_part
 
 LOCAL = Local("in/3", "77aa", 0)
 

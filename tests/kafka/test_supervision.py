@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka import exits
 from tests.blobs import fitted_once
-from tests.doors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
 from tests.kafka.streams import Stream, Worker, instances, small_model

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import exits
+from stream_osr_connectors.kafka import ServiceSettings, exits
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 from tests.kafka.systemd import NAME, ROOT, UNIT, systemd

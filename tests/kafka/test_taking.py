@@ -14,23 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive.record import RecordForm, form_of
+from stream_osr.archive.records import BY_TYPE
+from stream_osr.config import grouped
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
+from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, PartitionOutput, Received
 from tests.blobs import around, fitted_once, stream_part
-from tests.doors.archive import BY_TYPE, RecordForm, form_of
-from tests.doors.connectors import JsonFields, Record
-from tests.doors.kafka import (
-    Boundary,
-    JsonDecoder,
-    Message,
-    Outgoing,
-    Partition,
-    PartitionOutput,
-    Place,
-    Plain,
-    Received,
-    begin,
-    step,
-)
-from tests.doors.library import grouped
 from tests.kafka.publishers import publisher
 from tests.kafka.test_hostile import anything, headers, keys, times, usual
 

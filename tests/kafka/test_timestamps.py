@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import HEADER, Outgoing, TimestampLimits, clamped
+from stream_osr_connectors.kafka.wire.messages import Outgoing
+from stream_osr_connectors.kafka.wire.timestamps import HEADER, TimestampLimits, clamped
 
 NOW = 1_760_000_000_000
 HOUR = 3_600_000

@@ -9,20 +9,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import (
-    ClientError,
-    ErrorKind,
-    Offset,
-    Place,
-    TimestampLimits,
-    Topic,
-    TopicAdmin,
-    TopicLimits,
-    _found,
-    exits,
-    takes_of,
-)
+from stream_osr_connectors.kafka import ServiceSettings, exits
+from stream_osr_connectors.kafka.client.admin import TopicAdmin
+from stream_osr_connectors.kafka.client.interface import ClientError, ErrorKind, Offset, Topic
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of
+from stream_osr_connectors.kafka.wire.timestamps import TimestampLimits
 
 TOLD = {"max.message.bytes": "2000000", "retention.ms": "604800000", "cleanup.policy": "delete"}
 KNOWN = TopicLimits(2_000_000, TimestampLimits(keeps_ms=604_740_000))

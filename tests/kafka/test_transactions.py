@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import (
-    ClientError,
-    ErrorKind,
-    InDoubtError,
-    Offset,
-    Outgoing,
-    Place,
-    RefusedMessage,
-    SendResult,
-    ServiceStats,
-    Transactions,
-    UnpublishableError,
-)
+from stream_osr_connectors.kafka.client.interface import ClientError, ErrorKind, Offset, RefusedMessage, SendResult
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
+from stream_osr_connectors.kafka.stats import ServiceStats
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in", transaction_deadline=5.0, transaction_timeout=10.0)
 MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number in range(20)]

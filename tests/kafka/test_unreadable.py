@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import KafkaSource
-from tests.doors.kafka import RawName
+from stream_osr_connectors.kafka.wire.messages import RawName
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import exits
+from stream_osr_connectors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.decoders import HANG
 from tests.kafka.scraping import metrics, status, total

@@ -17,22 +17,18 @@ from starlette.types import ASGIApp
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.file_run import Sinks
+from stream_osr_connectors.page.live.access import KnownHosts, Tokens
+from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
+from stream_osr_connectors.page.live.examples import ExampleChooser, Images
+from stream_osr_connectors.page.live.feeds import FileFeed
+from stream_osr_connectors.page.live.file_commands import FileActs
+from stream_osr_connectors.page.live.input_rows import InputRows
+from stream_osr_connectors.page.live.page_host import configure, listen
+from stream_osr_connectors.page.live.server import make_app
+from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted_once, stream_part
-from tests.doors.files import Sinks, run
-from tests.doors.page import (
-    CheckpointView,
-    ExampleChooser,
-    FileActs,
-    FileFeed,
-    Images,
-    InputRows,
-    KnownHosts,
-    Tokens,
-    Watcher,
-    configure,
-    listen,
-    make_app,
-)
+from tests.file_runs import run
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"

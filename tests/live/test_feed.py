@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
+from stream_osr_connectors.page.live.feeds import FileFeed
+from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
+from stream_osr_connectors.page.live.input_rows import InputRows
 from tests.blobs import fitted_once
-from tests.doors.library import ConnectorError
-from tests.doors.page import FeedTruncated, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
 from tests.live.watching import watching
 from tests.processes import COMMAND, Process

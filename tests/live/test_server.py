@@ -15,8 +15,11 @@ import httpx
 import pytest
 import uvicorn
 
-from tests.doors.files import load_checkpoint
-from tests.doors.page import MOST_BODY, MOST_FOLLOWERS, Images, run_server
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.page.live.examples import Images
+from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
+from stream_osr_connectors.page.live.page_host import run_server
+from stream_osr_connectors.page.live.server import MOST_BODY
 from tests.live.served import ANNA, BERT, Page, make_run, served
 
 

@@ -9,19 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.doors.page import (
-    KEPT,
-    MOST_BINS,
-    MOST_CARDS,
-    MOST_KNOWN,
-    MOST_NAMELESS,
-    MOST_ROWS,
-    MOST_SUBCLASSES,
-    RECENT,
-    FileActs,
-    State,
-    view_model,
-)
+from stream_osr_connectors.page.live.class_summary import KEPT, MOST_BINS
+from stream_osr_connectors.page.live.file_commands import FileActs
+from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
+from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
 
 STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
 

@@ -12,8 +12,9 @@ import pytest
 
 from stream_osr_connectors.commands import history
 from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.file_run import FileRun, Sinks
+from stream_osr_connectors.files.streams import keyed_of
 from tests.blobs import fitted_once, stream_part
-from tests.doors.files import FileRun, Sinks, keyed_of
 from tests.live.served import served
 from tests.test_cli import call
 

@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import stream_osr_connectors.page.live
-from tests.doors.page import listen
+from stream_osr_connectors.page.live.page_host import listen
 from tests.live.served import serving
 from tests.report.browser import opened_page
 

@@ -11,24 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.doors.model import (
-    Dishes,
-    Franchise,
-    Guests,
-    Prior,
-    SamplerState,
-    add,
-    kernel,
-    known,
-    log_predictives,
-    log_prior_predictives,
-    nothing_missing,
-    redish_tables,
-    refill,
-    sweep_batch,
-    sweep_groups,
-    visit,
-)
+from stream_osr.model import known
+from stream_osr.model.dishes import Dishes, add, log_predictives, log_prior_predictives, refill
+from stream_osr.model.franchise import Franchise, Guests
+from stream_osr.model.jit import kernel
+from stream_osr.model.missing import nothing_missing
+from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.moves.seating import redish_tables, visit
+from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
+from stream_osr.model.prior import Prior
 from tests.oracles import crf
 
 ROOM = 16

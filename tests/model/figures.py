@@ -6,8 +6,9 @@ import sys
 
 import numpy as np
 
-from tests.doors.model import ALPHA, GAMMA, Settings
-from tests.doors.model import step_module as library
+from stream_osr.model import step as library
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA
+from stream_osr.model.step import Settings
 from tests.model import chains
 from tests.model.problems import stream_problem
 from tests.model.test_exact_posterior import STREAM, TRAINING, training_problem

@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.doors import model as inside
+from stream_osr.model.dishes import Dishes, add, empty_dishes
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
+from stream_osr.model.known import Known
+from stream_osr.model.marginal import Statistics, _log_whole
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
+from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.prior import Prior, homogeneous, make_prior, width_of
+from stream_osr.model.student_t import CONJUGATE, Location
 from tests.model import chains
 from tests.oracles import crf, niw, stream
 from tests.oracles.categories import Categories, Mixed
@@ -19,9 +26,14 @@ DIRICHLET = ((0.7, 0.4, 0.1), (1.5, 0.5))
 """Parameters of the categories; the last value of each stands for all that training did not have."""
 
 
+def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+    """Log marginal likelihood of each of K subclasses, up to a factor that all partitions of the rows share, (K,)."""
+    return np.array([_log_whole(*each, prior, location) for each in zip(*statistics, strict=True)])
+
+
 def make_base(
     d: int, kind: str = "numbers", *, nu: float | None = None, psi: float = 1.7, beta: float = 0.3
-) -> tuple[inside.Prior, niw.BaseMeasure]:
+) -> tuple[Prior, niw.BaseMeasure]:
     """One base measure for the library and for the oracles; ``psi`` is ``nu * scale``."""
     nu = d + 1.5 if nu is None else nu
     if kind == "categories":
@@ -29,20 +41,20 @@ def make_base(
         mixed = Mixed(Categories(DIRICHLET), gaussian if d else None)
         pseudo = np.concatenate([[sum(column), *column] for column in DIRICHLET])
         return prior._replace(first=np.array(mixed.first), pseudo=pseudo), mixed
-    prior = inside.make_prior(d, nu, psi / nu, beta)
+    prior = make_prior(d, nu, psi / nu, beta)
     return prior, niw.Full(d, psi, nu, beta)
 
 
-def fill(prior: inside.Prior, blocks: list[np.ndarray], capacity: int | None = None) -> inside.Dishes:
+def fill(prior: Prior, blocks: list[np.ndarray], capacity: int | None = None) -> Dishes:
     """Subclasses that hold the given blocks of whitened rows."""
-    dishes = inside.empty_dishes(len(blocks) if capacity is None else capacity, prior)
+    dishes = empty_dishes(len(blocks) if capacity is None else capacity, prior)
     for k, block in enumerate(blocks):
-        for row in inside.homogeneous(np.asarray(block).reshape(-1, inside.width_of(prior))):
-            inside.add(dishes, k, row, prior)
+        for row in homogeneous(np.asarray(block).reshape(-1, width_of(prior))):
+            add(dishes, k, row, prior)
     return dishes
 
 
-def random_rows(rng: np.random.Generator, n: int, prior: inside.Prior, scale: float = 1.5) -> np.ndarray:
+def random_rows(rng: np.random.Generator, n: int, prior: Prior, scale: float = 1.5) -> np.ndarray:
     """Draw whitened rows, a fifth of their categories missing, shape (n, C + d)."""
     ends = [*prior.first[1:].tolist(), len(prior.pseudo)][: len(prior.first)]
     values = [rng.integers(first + 1, end, size=n) for first, end in zip(prior.first, ends, strict=True)]
@@ -51,16 +63,14 @@ def random_rows(rng: np.random.Generator, n: int, prior: inside.Prior, scale: fl
 
 
 def known_of(
-    prior: inside.Prior, blocks: Sequence[np.ndarray], owner: Sequence[int], tables: Sequence[float], **others
-) -> inside.Known:
+    prior: Prior, blocks: Sequence[np.ndarray], owner: Sequence[int], tables: Sequence[float], **others
+) -> Known:
     """Known classes whose subclasses hold the blocks; ``owner`` and ``tables`` are those of each."""
     each, n_classes = np.arange(len(blocks)), max(owner) + 1
     seated, served = np.zeros((2, n_classes, len(blocks)))
     seated[owner, each], served[owner, each] = [len(block) for block in blocks], tables
     usual = {"alpha": 2.0, "gamma": 30.0, "epsilon": 0.01, "ranks": np.zeros((n_classes, 101))}
-    return inside.Known(
-        prior, fill(prior, list(blocks)), each, seated, served, seated.sum(axis=1), **{**usual, **others}
-    )
+    return Known(prior, fill(prior, list(blocks)), each, seated, served, seated.sum(axis=1), **{**usual, **others})
 
 
 class Problem(NamedTuple):
@@ -69,11 +79,11 @@ class Problem(NamedTuple):
     ``settled[k]`` are the rows of Gaussian slot k that can no longer be re-seated.
     """
 
-    prior: inside.Prior
+    prior: Prior
     base: niw.BaseMeasure
-    guests: inside.Guests
-    franchise: inside.Franchise
-    dishes: inside.Dishes
+    guests: Guests
+    franchise: Franchise
+    dishes: Dishes
     log_frozen: np.ndarray
     settled: list[np.ndarray]
 
@@ -83,19 +93,19 @@ class Problem(NamedTuple):
 
     def copy(self) -> Problem:
         return self._replace(
-            guests=inside.Guests(*(v.copy() for v in self.guests)),
-            franchise=inside.Franchise(*(v.copy() for v in self.franchise)),
-            dishes=inside.Dishes(*(v.copy() for v in self.dishes)),
+            guests=Guests(*(v.copy() for v in self.guests)),
+            franchise=Franchise(*(v.copy() for v in self.franchise)),
+            dishes=Dishes(*(v.copy() for v in self.dishes)),
         )
 
-    def sitting(self, *, exclusive: bool = False) -> inside.SamplerState:
+    def sitting(self, *, exclusive: bool = False) -> SamplerState:
         """What the library's moves work on, the same arrays."""
         state = self.guests, self.franchise, self.dishes, self.prior
         return chains.sampler_state(*state, self.log_frozen, exclusive)
 
     def dish_of_guest(self, i: int) -> int:
         table = self.guests.table[i]
-        return inside.CLOSED if table == inside.CLOSED else int(self.franchise.table_dish[table])
+        return CLOSED if table == CLOSED else int(self.franchise.table_dish[table])
 
     def rows_of(self, dish: int, without: tuple[int, ...] = ()) -> np.ndarray:
         """All whitened rows that Gaussian dish ``dish`` should hold, some guests left out."""
@@ -131,14 +141,14 @@ def random_problem(
     n, n_groups = len(groups), max(groups) + 1
     n_tables = n + 2 * (n_settled + n_frozen) + spare
     n_slots = n + n_settled + spare
-    franchise = inside.empty_franchise(n_groups, n_frozen + n_slots, n_tables, 1.3, 0.9)
-    guests = inside.Guests(
-        inside.homogeneous(random_rows(rng, n, prior, scale)),
+    franchise = empty_franchise(n_groups, n_frozen + n_slots, n_tables, 1.3, 0.9)
+    guests = Guests(
+        homogeneous(random_rows(rng, n, prior, scale)),
         np.array(groups, np.int64),
         rng.uniform(0.3, 1.0, n) if fading else np.ones(n),
-        np.full(n, inside.CLOSED),
+        np.full(n, CLOSED),
     )
-    settled = [np.empty((0, inside.width_of(prior))) for _ in range(n_slots)]
+    settled = [np.empty((0, width_of(prior))) for _ in range(n_slots)]
     franchise.menu[:n_frozen] = rng.integers(1, 4, n_frozen)  # trained tables
     franchise.held[:n_frozen] = True
     franchise.total[0] = franchise.menu.sum()
@@ -162,14 +172,12 @@ def random_problem(
     problem = Problem(prior, base, guests, franchise, dishes, rng.normal(-3.0, 1.0, (n, n_frozen)), settled)
     for i in rng.permutation(n):
         group = groups[i]
-        open_tables = np.flatnonzero((franchise.table_dish != inside.CLOSED) & (franchise.table_group == group))
+        open_tables = np.flatnonzero((franchise.table_dish != CLOSED) & (franchise.table_group == group))
         menu = [
-            k
-            for k in range(len(franchise.menu))
-            if franchise.menu[k] > 0 and franchise.owner[k] in (inside.ANYONE, group)
+            k for k in range(len(franchise.menu)) if franchise.menu[k] > 0 and franchise.owner[k] in (ANYONE, group)
         ]
         free_dish = int(np.flatnonzero(franchise.menu[n_frozen:] == 0)[0]) + n_frozen
-        free_table = int(np.flatnonzero(franchise.table_dish == inside.CLOSED)[0])
+        free_table = int(np.flatnonzero(franchise.table_dish == CLOSED)[0])
         if len(open_tables) and rng.random() < 0.5:
             table = int(rng.choice(open_tables))
             dish = int(franchise.table_dish[table])
@@ -177,11 +185,11 @@ def random_problem(
             table = free_table
             dish = int(rng.choice([*menu, free_dish]))
         if franchise.menu[dish] == 0:
-            franchise.owner[dish] = group if exclusive else inside.ANYONE
-        inside.join(franchise, table, group, dish, float(guests.weight[i]))
+            franchise.owner[dish] = group if exclusive else ANYONE
+        join(franchise, table, group, dish, float(guests.weight[i]))
         guests.table[i] = table
         if dish >= n_frozen:
-            inside.add(dishes, dish - n_frozen, guests.rows[i], prior)
+            add(dishes, dish - n_frozen, guests.rows[i], prior)
     return problem
 
 
@@ -191,7 +199,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
     ``trained`` are the tables on the menu that are none of this franchise's own, for each dish.
     """
     f, guests = problem.franchise, problem.guests
-    used = f.table_dish != inside.CLOSED
+    used = f.table_dish != CLOSED
     assert (guests.table >= 0).all()
     assert used[guests.table].all()
     np.testing.assert_array_equal(f.table_group[guests.table], guests.group)
@@ -209,7 +217,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
     assert f.total[0] == weight.sum()
     for k in range(len(problem.dishes.size)):
         dish = problem.n_frozen + k
-        rows = problem.rows_of(dish) if weight[dish] > 0 else np.empty((0, inside.width_of(problem.prior)))
+        rows = problem.rows_of(dish) if weight[dish] > 0 else np.empty((0, width_of(problem.prior)))
         assert problem.dishes.size[k] == len(rows)
         if weight[dish] == 0:
             continue  # whoever takes the slot writes it
@@ -231,24 +239,22 @@ def seat(
     seating: crf.Seating,
     rows: np.ndarray,
     groups: Sequence[int],
-    prior: inside.Prior,
+    prior: Prior,
     *,
     alpha: float,
     gamma: float,
     exclusive: bool,
-) -> inside.SamplerState:
+) -> SamplerState:
     """Training groups whose guests sit as told; tables and dishes keep the seating's numbers."""
     n = len(groups)
-    franchise = inside.empty_franchise(max(groups) + 1, n + 2, n + 2, alpha, gamma)
-    dishes = inside.empty_dishes(n + 2, prior)
-    guests = inside.Guests(
-        inside.homogeneous(rows), np.array(groups, np.int64), np.ones(n), np.array(seating.tables, np.int64)
-    )
+    franchise = empty_franchise(max(groups) + 1, n + 2, n + 2, alpha, gamma)
+    dishes = empty_dishes(n + 2, prior)
+    guests = Guests(homogeneous(rows), np.array(groups, np.int64), np.ones(n), np.array(seating.tables, np.int64))
     for i, table in enumerate(seating.tables):
         dish = seating.dishes[table]
-        franchise.owner[dish] = groups[i] if exclusive else inside.ANYONE
-        inside.join(franchise, table, groups[i], dish, 1.0)
-        inside.add(dishes, dish, guests.rows[i], prior)
+        franchise.owner[dish] = groups[i] if exclusive else ANYONE
+        join(franchise, table, groups[i], dish, 1.0)
+        add(dishes, dish, guests.rows[i], prior)
     return chains.sampler_state(guests, franchise, dishes, prior, np.empty((n, 0)), exclusive)
 
 
@@ -260,7 +266,7 @@ class StreamProblem(NamedTuple):
 
     oracle: stream.StreamState
     known_blocks: list[np.ndarray]
-    state: inside.SamplerState
+    state: SamplerState
     frozen: chains.Frozen
     settled: chains.Settled
     emerging: chains.Sources
@@ -299,7 +305,7 @@ def stream_problem(
     settled_rows = 2.5 * shape + np.array([[0.2, -0.3], [-0.2, 0.1], [0.3, 0.4]])[:, :d]
     oracle = stream.StreamState(
         base=base,
-        alpha=inside.STREAM_ALPHA,
+        alpha=STREAM_ALPHA,
         gamma=3.0,
         known_weights=[4.0, 2.5],
         emerging_rows=[settled_rows],
@@ -308,7 +314,7 @@ def stream_problem(
     )
     with np.errstate(divide="ignore"):
         log_weight = np.log(np.array([[0.6, 0.4, 0.0], [0.0, 0.0, 1.0]]))
-    franchise = inside.empty_franchise(1, 3 + n + 1, 2 + n + 1, 10.0, oracle.gamma)
+    franchise = empty_franchise(1, 3 + n + 1, 2 + n + 1, 10.0, oracle.gamma)
     dishes = fill(prior, [settled_rows], n + 2)
     franchise.held[:2] = True
     franchise.menu[:3] = [*oracle.known_weights, *oracle.emerging_weights]
@@ -317,14 +323,12 @@ def stream_problem(
         franchise.table_dish[t] = dish
         franchise.table_residual[t] = franchise.table_mass[t] = seats
         franchise.seated[0, dish] += seats
-    guests = inside.Guests(
-        inside.homogeneous(rows), np.zeros(n, np.int64), np.ones(n), np.array(seating.tables, np.int64)
-    )
+    guests = Guests(homogeneous(rows), np.zeros(n, np.int64), np.ones(n), np.array(seating.tables, np.int64))
     for i, table in enumerate(seating.tables):
         dish = int(franchise.table_dish[table]) if table < 2 else seating.dishes[table - 2]
-        inside.join(franchise, table, 0, dish, 1.0)
+        join(franchise, table, 0, dish, 1.0)
         if dish >= 2:
-            inside.add(dishes, dish - 2, guests.rows[i], prior)
+            add(dishes, dish - 2, guests.rows[i], prior)
     each = np.array([[base.log_predictive(row, block) for block in known_blocks] for row in rows])
     log_known = np.logaddexp.reduce(each[:, None, :] + log_weight, axis=2)
     return StreamProblem(
@@ -332,6 +336,6 @@ def stream_problem(
         known_blocks,
         chains.sampler_state(guests, franchise, dishes, prior, log_known, False),
         chains.Frozen(fill(prior, known_blocks), sources(base, known_blocks), log_weight),
-        chains.Settled(inside.homogeneous(settled_rows), np.zeros(len(settled_rows), np.int64)),
+        chains.Settled(homogeneous(settled_rows), np.zeros(len(settled_rows), np.int64)),
         sources(base, [settled_rows, np.empty((0, d))]),
     )

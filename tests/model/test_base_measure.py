@@ -7,19 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.doors.model import (
-    ALPHA,
-    CONJUGATE,
-    GAMMA,
-    Grid,
-    draw_prior,
-    fit_location,
-    fit_whitening,
-    hyperparameters,
-    log_evidence,
-    make_grid,
-)
-from tests.doors.model import training as library
+from stream_osr.model import training as library
+from stream_osr.model.moves import hyperparameters
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_prior, log_evidence, make_grid
+from stream_osr.model.student_t import CONJUGATE, fit_location
+from stream_osr.model.whitening import fit_whitening
 from tests.model import chains
 from tests.model.problems import check_books, make_base, seat
 from tests.model.test_joint_distribution import variance_of_row

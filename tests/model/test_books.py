@@ -9,19 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.model import (
-    ANYONE,
-    Densities,
-    Dishes,
-    Franchise,
-    Guests,
-    Prior,
-    StreamState,
-    StudentTerms,
-    derive,
-    edit,
-    homogeneous,
-)
+from stream_osr.model import edit
+from stream_osr.model.dishes import Dishes
+from stream_osr.model.franchise import ANYONE, Franchise, Guests, StreamState, derive
+from stream_osr.model.known import Densities
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.student_t import StudentTerms
 from tests.model.problems import fill, make_base
 from tests.oracles.books import Ledger, Table
 

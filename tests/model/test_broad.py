@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tests.doors import model as inside
-from tests.doors.model import training as library
+from stream_osr.model import known as library_known
+from stream_osr.model import student_t, whitening
+from stream_osr.model import training as library
+from stream_osr.model.known import densities, log_class_densities, log_new
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.student_t import CONJUGATE, fit_location
+from stream_osr.model.whitening import fit_whitening
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 from tests.oracles import broad as oracle
@@ -16,9 +21,7 @@ from tests.oracles import broad as oracle
 def counts(members):
     """What each instance of a class counts in its scatter."""
     n, d = members.shape
-    return inside.whitening.bounded_scatter(
-        members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1)
-    )[2]
+    return whitening.bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
 
 
 def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):
@@ -34,8 +37,8 @@ def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, he
         for i in np.flatnonzero(group == j)[:lost]:
             dish[i], rows[i] = count, rows[i] + 4.0
             count += 1
-    seating = library.seat_by_groups(inside.homogeneous(rows), group, dish, prior, True)
-    training = library.Training(inside.fit_whitening(rows, group), prior, seating)
+    seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
+    training = library.Training(fit_whitening(rows, group), prior, seating)
     return (*library.summarize(training, epsilon, background_components=True), rows, group, dish, base)
 
 
@@ -46,11 +49,11 @@ def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, he
 @pytest.mark.parametrize("n", [2, 5, 40])
 def test_leaving_out_is_fitting_again_without_it(n, d):
     members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
-    whole = inside.known.outline(members)
+    whole = library_known.outline(members)
     mean, scale = oracle.mean_and_scale(members)
     np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
     np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
-    found = inside.student_t.log_t(whole.square, whole.log_determinant, d, 4.5)
+    found = student_t.log_t(whole.square, whole.log_determinant, d, 4.5)
     np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5), rtol=1e-9)
 
 
@@ -60,17 +63,17 @@ def test_leaving_out_with_far_instances():
     counted = counts(members)
     assert (counted[:2] < 0.1).all()
     assert (counted[2:] == 1.0).all()
-    whole = inside.known.outline(members)
-    found = inside.student_t.log_t(whole.square, whole.log_determinant, 3, 4.5)
+    whole = library_known.outline(members)
+    found = student_t.log_t(whole.square, whole.log_determinant, 3, 4.5)
     np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5, counted), rtol=1e-8)
 
 
 def test_left_out_densities_stay_finite_at_any_distance():
     for far in (1e3, 1e8, 1e15):
-        whole = inside.known.outline(np.array([[far, 0.0], [-far, 1.0]]))
-        assert np.isfinite(inside.student_t.log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
-    alone = inside.known.outline(np.zeros((1, 2)))
-    np.testing.assert_array_equal(inside.student_t.log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
+        whole = library_known.outline(np.array([[far, 0.0], [-far, 1.0]]))
+        assert np.isfinite(student_t.log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
+    alone = library_known.outline(np.zeros((1, 2)))
+    np.testing.assert_array_equal(student_t.log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
 
 
 # Fitting
@@ -86,21 +89,21 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
     least = 3.0
-    shapes, found = inside.known.fit_background_component(rows, group, kept, log_own, alpha, prior)
+    shapes, found = library_known.fit_background_component(rows, group, kept, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
         others = np.delete(group, i) == j
         missing = (~np.delete(kept, i)[others]).sum() + alpha
         log_weight[i] = np.log(missing / (others.sum() + alpha))
     totals, each = [], []
-    for above in inside.known.FREEDOM_ABOVE:
+    for above in library_known.FREEDOM_ABOVE:
         left_out = np.concatenate(
             [oracle.log_left_out(rows[group == j], least + above, counts(rows[group == j])) for j in range(3)]
         )
         each.append(np.logaddexp(log_own, log_weight + left_out))
         totals.append(each[-1][np.arange(141) != 80].sum())
     best = int(np.argmax(totals))
-    assert [shape.freedom for shape in shapes] == [least + inside.known.FREEDOM_ABOVE[best]] * 3
+    assert [shape.freedom for shape in shapes] == [least + library_known.FREEDOM_ABOVE[best]] * 3
     np.testing.assert_allclose(found, each[best], rtol=1e-9)
     assert np.flatnonzero(found == -np.inf).tolist() == [80]
     assert best < 2 if heavy else best > 3
@@ -109,11 +112,11 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
 def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     known, log_density, rows, group, dish, base = summary()
     assert known.dishes.size.tolist() == [37, 1, 10]
-    frozen, alpha = inside.densities(known), known.alpha
+    frozen, alpha = densities(known), known.alpha
     missing = [(3 + alpha) / (40 + alpha), alpha / (1 + alpha), (2 + alpha) / (12 + alpha)]
-    np.testing.assert_allclose(np.exp(inside.known.log_missing(frozen.log_weight)), missing, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(library_known.log_missing(frozen.log_weight)), missing, rtol=1e-12)
     asked = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
-    found, _ = inside.log_class_densities(known, frozen, inside.homogeneous(asked))
+    found, _ = log_class_densities(known, frozen, homogeneous(asked))
     for j, n in enumerate((40, 1, 12)):
         members, block = rows[group == j], rows[dish == j]
         freedom, share = known.background_components[j].freedom, len(block) / (n + alpha)
@@ -131,7 +134,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
         assert own[i] == pytest.approx(np.logaddexp(kept, broad), rel=1e-9), i
     # the only instance of its class: no density without it, and the rank of a new one
     assert own[40] == -np.inf
-    np.testing.assert_allclose(known.ranks[1], inside.log_new(known, inside.homogeneous(rows[40:41]))[0])
+    np.testing.assert_allclose(known.ranks[1], log_new(known, homogeneous(rows[40:41]))[0])
     assert np.isfinite(np.delete(own, 40)).all()
 
 
@@ -140,15 +143,15 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     log_density = np.random.default_rng(3).normal(-8, 3, (len(rows), 4))
     log_density[0, 0] = -np.inf
     before = log_density.copy()
-    log_weight = np.vstack([inside.densities(known).log_weight, np.full(3, -2.0)])
-    found = inside.known.add_background_component(
-        log_density, known.background_components, log_weight, inside.homogeneous(rows)
+    log_weight = np.vstack([densities(known).log_weight, np.full(3, -2.0)])
+    found = library_known.add_background_component(
+        log_density, known.background_components, log_weight, homogeneous(rows)
     )
     np.testing.assert_array_equal(log_density, before)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
     for j, shape in enumerate(known.background_components):
         law = stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
-        term = inside.known.log_missing(log_weight)[j] + law.logpdf(rows)
+        term = library_known.log_missing(log_weight)[j] + law.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
 
 
@@ -156,19 +159,19 @@ def test_a_class_with_its_broad_term_has_mass_one():
     rng = np.random.default_rng(5)
     rows, group = labelled(seed=4, sizes=(25, 40), d=1, parts=2)
     prior = make_base(1)[0]
-    training = library.train(rows, group, inside.fit_whitening(rows, group), prior, rng, sweeps=5)
+    training = library.train(rows, group, fit_whitening(rows, group), prior, rng, sweeps=5)
     for epsilon, broad in ((0.0, False), (0.0, True), (0.1, True)):
         known, log_density = library.summarize(training, epsilon, broad)
         assert bool(known.background_components) == broad
         assert np.isfinite(log_density).all()
         late = known
         for number in range(20):  # labels that come late change the shares, not the mass
-            late = inside.known.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
+            late = library_known.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
         for now in (known, late):
-            frozen = inside.densities(now)
+            frozen = densities(now)
 
             def density(x: float, j: int, now=now, frozen=frozen) -> float:
-                return float(np.exp(inside.log_class_densities(now, frozen, np.array([[x, 1.0]]))[0][0, j]))
+                return float(np.exp(log_class_densities(now, frozen, np.array([[x, 1.0]]))[0][0, j]))
 
             for j, n in enumerate(now.size):
                 mass, _ = integrate.quad(density, -np.inf, np.inf, args=(j,), limit=400)
@@ -182,22 +185,22 @@ def test_a_class_with_its_broad_term_has_mass_one():
 def test_what_lies_far_from_everything_is_no_class_s(placed):
     rows, group = labelled(seed=8, sizes=(100, 3, 1), d=3)
     prior = make_base(3, nu=23.0, psi=2.3, beta=0.1)[0]
-    location = inside.fit_location(rows, group)._replace(freedom=50.0) if placed else inside.CONJUGATE
-    space, rng = inside.fit_whitening(rows, group), np.random.default_rng(9)
+    location = fit_location(rows, group)._replace(freedom=50.0) if placed else CONJUGATE
+    space, rng = fit_whitening(rows, group), np.random.default_rng(9)
     training = library.train(rows, group, space, prior, rng, sweeps=2, location=location)
     known, _ = library.summarize(training, 0.0, background_components=True)
     assert known.background_components
     directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
-    far = inside.homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
-    log_density, _ = inside.log_class_densities(known, inside.densities(known), far)
-    assert (log_density.max(axis=1) < inside.log_new(known, far) - 5).all()
+    far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
 
 
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
     assert (
-        known.background_components[0].freedom == 2.0 + inside.known.FREEDOM_ABOVE[0]
+        known.background_components[0].freedom == 2.0 + library_known.FREEDOM_ABOVE[0]
     )  # the least: above that of a new subclass
-    far = inside.homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
-    log_density, _ = inside.log_class_densities(known, inside.densities(known), far)
-    assert (log_density.max(axis=1) < inside.log_new(known, far) - 5).all()
+    far = homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()

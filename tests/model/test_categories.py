@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tests.doors import model as inside
+from stream_osr.model import categories, student_t
+from stream_osr.model import dishes as library_dishes
+from stream_osr.model.known import densities, log_densities
+from stream_osr.model.moves import hyperparameters
+from stream_osr.model.nearest import typical_rows
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
+from stream_osr.model.whitening import fit_mixed, whiten
 from tests.model.problems import DIRICHLET, fill, known_of, make_base, random_rows
 from tests.oracles.categories import Categories
 
@@ -16,14 +23,14 @@ TWO = make_base(0, "categories")[0]
 
 def test_a_missing_value_is_marginalised_out():
     dishes = fill(TWO, [random_rows(np.random.default_rng(7), 5, TWO)])
-    for own in np.split(inside.categories.log_table(dishes.counts, TWO)[0], TWO.first[1:]):
+    for own in np.split(categories.log_table(dishes.counts, TWO)[0], TWO.first[1:]):
         assert own[0] == 0.0
         assert logsumexp(own[1:]) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_value_never_seen_has_a_probability():
     rows, group = np.array([[1.0], [1.0], [2.0], [2.0]]), np.array([0, 0, 0, 1])
-    base = inside.categories.base_of(rows, group, np.array([4]))
+    base = categories.base_of(rows, group, np.array([4]))
     assert base[0] == 1.0
     assert base[1:].sum() == pytest.approx(1.0)
     assert base[3] == pytest.approx(1 / 8), "of a class of three and of one, each with one more over three places"
@@ -34,8 +41,8 @@ def test_concentrations_are_weighed_by_their_evidence():
     rng = np.random.default_rng(8)
     dish, base = rng.integers(3, size=40), np.array([1.0, 0.5, 0.3, 0.2])
     place = rng.integers(4, size=40)
-    found = inside.hyperparameters.log_evidence_of_values(place, dish, base)
-    for at, a in enumerate(inside.hyperparameters.CONCENTRATION.tolist()):
+    found = hyperparameters.log_evidence_of_values(place, dish, base)
+    for at, a in enumerate(hyperparameters.CONCENTRATION.tolist()):
         oracle = Categories([(a * base[1:]).tolist()])
         blocks = [[[None if v == 0 else v - 1] for v in place[dish == k].tolist()] for k in range(3)]
         assert found[at] == pytest.approx(sum(oracle.log_marginal(block) for block in blocks), abs=1e-8)
@@ -45,12 +52,10 @@ def test_concentrations_are_drawn_as_often_as_they_are_likely():
     rng = np.random.default_rng(9)
     prior = make_base(1)[0]._replace(first=np.zeros(1, np.int64), pseudo=np.array([1.0, 0.5, 0.3, 0.2]))
     rows, dish = rng.integers(4, size=(25, 1)).astype(float), rng.integers(4, size=25)
-    evidence = inside.hyperparameters.log_evidence_of_values(
-        rows[:, 0].astype(int), dish, prior.pseudo / prior.pseudo[0]
-    )
+    evidence = hyperparameters.log_evidence_of_values(rows[:, 0].astype(int), dish, prior.pseudo / prior.pseudo[0])
     expected = np.exp(evidence - logsumexp(evidence))
-    drawn = [inside.hyperparameters.draw_concentrations(rng, rows, dish, prior).pseudo for _ in range(4000)]
-    share = np.array([np.mean([own[0] == a for own in drawn]) for a in inside.hyperparameters.CONCENTRATION])
+    drawn = [hyperparameters.draw_concentrations(rng, rows, dish, prior).pseudo for _ in range(4000)]
+    share = np.array([np.mean([own[0] == a for own in drawn]) for a in hyperparameters.CONCENTRATION])
     np.testing.assert_allclose(share, expected, atol=0.03)
     for own in drawn[:5]:
         np.testing.assert_allclose(own / own[0], prior.pseudo / prior.pseudo[0])
@@ -62,37 +67,37 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
     rng = np.random.default_rng(10)
     prior, oracle = make_base(d, "categories")
     blocks = [random_rows(rng, n, prior) for n in (5, 4, 6)]
-    values = inside.categories.log_table(fill(prior, [np.vstack(blocks[:2])]).counts, prior)[0]
-    location = inside.Location(4.0, np.zeros(d), np.eye(d)) if placing else inside.CONJUGATE
-    broad = inside.Location(5.0, np.zeros(d), np.eye(d), values), None
+    values = categories.log_table(fill(prior, [np.vstack(blocks[:2])]).counts, prior)[0]
+    location = Location(4.0, np.zeros(d), np.eye(d)) if placing else CONJUGATE
+    broad = Location(5.0, np.zeros(d), np.eye(d), values), None
     placed = {"location": location, "background_components": broad}
     known = known_of(prior, blocks, [0, 0, 1], [1.0] * 3, alpha=1.5, epsilon=0.0, **placed)
     asked = random_rows(rng, 20, prior)
-    rows = inside.homogeneous(asked)
-    found, _, new = inside.log_densities(known, inside.densities(known), rows)
+    rows = homogeneous(asked)
+    found, _, new = log_densities(known, densities(known), rows)
     each = np.array([[oracle.log_predictive(x, block) for block in blocks] for x in asked])
-    broad = inside.student_t.log_student_t(rows, inside.Location(5.0, np.zeros(d), np.eye(d))) + values[
+    broad = student_t.log_student_t(rows, Location(5.0, np.zeros(d), np.eye(d))) + values[
         rows[:, : len(DIRICHLET)].astype(int)
     ].sum(axis=1)
     first = np.logaddexp(np.log(5 / 10.5) + each[:, 0], np.log(4 / 10.5) + each[:, 1])
     np.testing.assert_allclose(found[:, 0], np.logaddexp(first, np.log(1.5 / 10.5) + broad), atol=1e-9)
     np.testing.assert_allclose(found[:, 1], np.log(6 / 7.5) + each[:, 2], atol=1e-9)
-    np.testing.assert_allclose(new, inside.log_new_densities(rows, prior, location), atol=1e-9)
+    np.testing.assert_allclose(new, log_new_densities(rows, prior, location), atol=1e-9)
 
 
 def test_the_commonest_values_are_the_nearest():
     dishes = fill(TWO, [np.array([[1.0, 6.0]] * 9 + [[2.0, 5.0]])])
-    np.testing.assert_array_equal(inside.typical_rows(dishes, TWO), [[1.0, 6.0]])
-    rows = inside.homogeneous(np.array([[1.0, 6.0], [2.0, 6.0], [2.0, 5.0], [0.0, 4.0]]))
-    near, one, both, nowhere = inside.dishes.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
+    np.testing.assert_array_equal(typical_rows(dishes, TWO), [[1.0, 6.0]])
+    rows = homogeneous(np.array([[1.0, 6.0], [2.0, 6.0], [2.0, 5.0], [0.0, 4.0]]))
+    near, one, both, nowhere = library_dishes.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
     assert near == nowhere == 0.0
     assert 0.0 < one < both
 
 
 def test_whitened_rows_begin_with_places():
     X = np.array([[0.0, 1.5, 2.0], [1.0, 2.5, 0.0], [0.0, 3.5, 1.0], [np.nan, 4.5, np.nan]])
-    space = inside.fit_mixed(X, np.array([0, 0, 1, 1]), np.array([4, 0, 5]))
-    rows = inside.whiten(space, np.vstack([X, [[7.0, 1.5, 3.0]]]))
+    space = fit_mixed(X, np.array([0, 0, 1, 1]), np.array([4, 0, 5]))
+    rows = whiten(space, np.vstack([X, [[7.0, 1.5, 3.0]]]))
     np.testing.assert_array_equal(rows[:, :2], [[1, 7], [2, 5], [1, 6], [0, 4], [3, 8]])
     np.testing.assert_array_equal(rows[0, 2:], rows[4, 2:])
 
@@ -100,7 +105,7 @@ def test_whitened_rows_begin_with_places():
 def test_numbers_are_whitened_as_without_categories():
     rng = np.random.default_rng(12)
     X, group = rng.normal(size=(60, 2)) @ [[1.0, 0.5], [0.0, 2.0]], np.arange(60) % 2
-    alone = inside.fit_mixed(X, group, np.array([0, 0]))
+    alone = fit_mixed(X, group, np.array([0, 0]))
     wide = np.column_stack([X[:, 0], np.zeros(60), X[:, 1]])
-    beside = inside.fit_mixed(wide, group, np.array([0, 3, 0]))
-    np.testing.assert_allclose(inside.whiten(beside, wide)[:, 1:], inside.whiten(alone, X), rtol=1e-12)
+    beside = fit_mixed(wide, group, np.array([0, 3, 0]))
+    np.testing.assert_allclose(whiten(beside, wide)[:, 1:], whiten(alone, X), rtol=1e-12)

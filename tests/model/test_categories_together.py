@@ -7,9 +7,21 @@ import math
 import numpy as np
 import pytest
 
-from tests.doors import model as inside
-from tests.doors.discovery import Local, LocalSummary, restore
-from tests.model.problems import fill, make_base, random_rows
+from stream_osr.discovery.reconcile import Local, LocalSummary, restore
+from stream_osr.model import categories, known, missing, responsibilities
+from stream_osr.model import dishes as library_dishes
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.known import densities, log_densities
+from stream_osr.model.marginal import _best_partition, statistics_of
+from stream_osr.model.moves import hyperparameters
+from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
+from stream_osr.model.responsibilities import query_rows, view
+from stream_osr.model.step import Settings, open_stream, step
+from stream_osr.model.student_t import CONJUGATE
+from stream_osr.model.training import summarize, train
+from stream_osr.model.unassigned import Background, _of_nothing, _Scene, gain, noise_model_of
+from stream_osr.model.whitening import Whitening, fit_mixed, whiten
+from tests.model.problems import fill, log_marginals, make_base, random_rows
 
 SIZES = (6, 9)
 
@@ -26,10 +38,8 @@ def test_odds_of_two_parts_against_one():
     """Rows that differ in their values alone."""
     prior, oracle = make_base(1, "categories")
     rows = np.array([[1.0, 5.0, 0.1 * n] for n in range(8)] + [[2.0, 6.0, 0.1 * n] for n in range(8)])
-    spread = inside.categories.spread_out(rows, 2)
-    side, found = inside._best_partition(
-        spread - spread.mean(axis=0), inside.homogeneous(rows), 1.5, 3, prior, inside.CONJUGATE
-    )
+    spread = categories.spread_out(rows, 2)
+    side, found = _best_partition(spread - spread.mean(axis=0), homogeneous(rows), 1.5, 3, prior, CONJUGATE)
     assert len({*side[:8]}) == len({*side[8:]}) == 1
     expected = math.log(1.5) + 2 * math.lgamma(8) - math.lgamma(16) - oracle.log_marginal(rows)
     expected += sum(oracle.log_marginal(rows[side == k]) for k in range(2))
@@ -40,33 +50,31 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
     prior, oracle, blocks, _ = two()
     values = oracle.values(blocks[0])
     expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
-    np.testing.assert_allclose(inside.known.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
+    np.testing.assert_allclose(known.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():
     prior, oracle, blocks, dishes = two()
     numbers = prior._replace(first=np.zeros(0, np.int64), pseudo=np.zeros(0))
-    noise = inside.noise_model_of(inside.Background(np.zeros(2), 9.0 * np.eye(2)))
+    noise = noise_model_of(Background(np.zeros(2), 9.0 * np.eye(2)))
     alone = fill(numbers, [block[:, 2:] for block in blocks])
-    of_values = inside.gain(dishes, 0, noise, prior, inside.CONJUGATE) - inside.gain(
-        alone, 0, noise, numbers, inside.CONJUGATE
-    )
+    of_values = gain(dishes, 0, noise, prior, CONJUGATE) - gain(alone, 0, noise, numbers, CONJUGATE)
     values = oracle.values(blocks[0])
     apart = sum(oracle.categories.log_predictive(x, []) for x in values)
     assert of_values == pytest.approx(oracle.categories.log_marginal(values) - apart, abs=1e-9)
     each = ((prior, dishes), (numbers, alone))
-    scenes = [inside._Scene(own, inside.CONJUGATE, held, held, held, noise, 1.0) for own, held in each]
-    rows = [inside.homogeneous(blocks[0]), inside.homogeneous(blocks[0][:, 2:])]
-    both, without = (inside._of_nothing(block, scene, 1.0) for block, scene in zip(rows, scenes, strict=True))
+    scenes = [_Scene(own, CONJUGATE, held, held, held, noise, 1.0) for own, held in each]
+    rows = [homogeneous(blocks[0]), homogeneous(blocks[0][:, 2:])]
+    both, without = (_of_nothing(block, scene, 1.0) for block, scene in zip(rows, scenes, strict=True))
     assert both - without == pytest.approx(apart, abs=1e-9)
 
 
 def test_subclasses_of_several_recognizers_are_added_up():
     prior, _, blocks, dishes = two()
     names = [Local("in/0", "0", 0), Local("in/1", "0", 0)]
-    said = [LocalSummary(name, inside.statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
+    said = [LocalSummary(name, statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
     state = restore(said, dict.fromkeys(names, 0), {}, 1, prior)
-    np.testing.assert_array_equal(state.sums[0].counts[0], inside.categories.counts_of(np.vstack(blocks), prior))
+    np.testing.assert_array_equal(state.sums[0].counts[0], categories.counts_of(np.vstack(blocks), prior))
 
 
 class Trained:
@@ -77,18 +85,18 @@ class Trained:
         group = np.arange(120) % 2
         X = np.column_stack([group, 9.0 * group + rng.normal(size=120), rng.normal(size=120)])
         places = np.array([4, 0, 0])
-        self.space: inside.Whitening = inside.fit_mixed(X, group, places)
-        rows = inside.whiten(self.space, X)
-        self.prior: inside.Prior = inside.categories.with_base(
-            inside.make_prior(2, nu=5.0, scale=0.8, beta=0.1),
+        self.space: Whitening = fit_mixed(X, group, places)
+        rows = whiten(self.space, X)
+        self.prior: Prior = categories.with_base(
+            make_prior(2, nu=5.0, scale=0.8, beta=0.1),
             self.space.places,
-            inside.categories.base_of(rows, group, self.space.places),
+            categories.base_of(rows, group, self.space.places),
             1.0,
         )
-        self.training = inside.train(rows, group, self.space, self.prior, rng, sweeps=8)
-        self.known = inside.summarize(self.training, 0.01, True)[0]
-        self.frozen = inside.densities(self.known)
-        self.state: inside.StreamState = inside.open_stream(self.known, self.frozen)
+        self.training = train(rows, group, self.space, self.prior, rng, sweeps=8)
+        self.known = summarize(self.training, 0.01, True)[0]
+        self.frozen = densities(self.known)
+        self.state: StreamState = open_stream(self.known, self.frozen)
 
 
 @pytest.fixture(scope="module")
@@ -99,49 +107,45 @@ def trained() -> Trained:
 def test_concentrations_are_drawn_in_training(trained: Trained):
     """Without a grid for the Gaussian as well; a class has one value of two, which asks for few instances."""
     drawn = trained.training.prior
-    assert not inside.same_prior(drawn, trained.prior)
-    assert drawn.pseudo[0] in inside.hyperparameters.CONCENTRATION
+    assert not same_prior(drawn, trained.prior)
+    assert drawn.pseudo[0] in hyperparameters.CONCENTRATION
     np.testing.assert_allclose(drawn.pseudo / drawn.pseudo[0], trained.prior.pseudo / trained.prior.pseudo[0])
 
 
 def test_a_missing_number_is_drawn_given_the_values(trained: Trained):
     X = np.array([[0.0, np.nan, 0.1], [1.0, np.nan, 0.1]] * 20)
-    shown = inside.view(trained.known, trained.frozen, trained.state, shift=-40.0)
+    shown = view(trained.known, trained.frozen, trained.state, shift=-40.0)
     rng = np.random.default_rng(0)
-    rows = inside.missing.complete_rows(
-        shown, inside.whiten(trained.space, X), inside.missing.missing_of(trained.space, X), rng
-    )
+    rows = missing.complete_rows(shown, whiten(trained.space, X), missing.missing_of(trained.space, X), rng)
     drawn = trained.space.center[1] + rows[:, 1:] @ trained.space.backward[:, 1]
     assert np.abs(drawn.reshape(20, 2).mean(axis=0) - [0.0, 9.0]).max() < 1.5
 
 
 def test_a_labelled_instance_leaves_the_trained_counts_alone(trained: Trained):
     before = trained.known.dishes.counts.copy()
-    row = inside.homogeneous(inside.whiten(trained.space, np.array([[0.0, 0.2, 0.3]])))[0]
-    after = inside.known.learn_labelled(trained.known, row, 0, np.random.default_rng(0), 1000)
+    row = homogeneous(whiten(trained.space, np.array([[0.0, 0.2, 0.3]])))[0]
+    after = known.learn_labelled(trained.known, row, 0, np.random.default_rng(0), 1000)
     np.testing.assert_array_equal(trained.known.dishes.counts, before)
     assert after.dishes.counts[:, 0].sum() == before[:, 0].sum() + 1
 
 
 def test_whole_subclasses_by_the_textbook():
     prior, oracle, blocks, dishes = two()
-    found = inside.log_marginals(inside.statistics_of(dishes, np.arange(2)), prior)
+    found = log_marginals(statistics_of(dishes, np.arange(2)), prior)
     np.testing.assert_allclose(found, [oracle.log_marginal(block) for block in blocks], atol=1e-9)
 
 
 def test_references_are_asked_by_values_too(trained: Trained):
     rng, X = np.random.default_rng(6), np.tile([np.nan, 20.0, -9.0], (30, 1))
     X[:, 0], X[:, 1:] = np.arange(30) % 2, X[:, 1:] + rng.normal(size=(30, 2))
-    state, _ = inside.step(
-        trained.known, trained.frozen, trained.state, inside.whiten(trained.space, X), rng, inside.Settings()
-    )
-    question, count = inside.query_rows(inside.whiten(trained.space, X), trained.known.prior), len(state.ids)
+    state, _ = step(trained.known, trained.frozen, trained.state, whiten(trained.space, X), rng, Settings())
+    question, count = query_rows(whiten(trained.space, X), trained.known.prior), len(state.ids)
     assert count
-    log_density, _, log_new = inside.log_densities(trained.known, trained.frozen, question.rows)
-    said = inside.responsibilities.QueryDensities(log_density, log_new, np.full(30, -1), np.ones(30))
-    found = np.log(inside.responsibilities.weigh(state, question, said, trained.known.prior))
-    seats = inside.responsibilities.log_seats_of(state.franchise)
+    log_density, _, log_new = log_densities(trained.known, trained.frozen, question.rows)
+    said = responsibilities.QueryDensities(log_density, log_new, np.full(30, -1), np.ones(30))
+    found = np.log(responsibilities.weigh(state, question, said, trained.known.prior))
+    seats = responsibilities.log_seats_of(state.franchise)
     for k in range(count):
-        own = [inside.dishes.log_predictive(state.dishes, k, row, trained.known.prior) for row in question.rows]
+        own = [library_dishes.log_predictive(state.dishes, k, row, trained.known.prior) for row in question.rows]
         expected = np.array(own) + seats[2 + k] - log_new - seats[-1]
         np.testing.assert_allclose(found[:, 2 + k] - found[:, -1], expected, atol=1e-9)

@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 
 from stream_osr import OpenSetRecognizer
-from tests.doors.library import grouped
-from tests.doors.model import follow, is_clock, make_plan, subspace
+from stream_osr.config import grouped
+from stream_osr.model import subspace
+from stream_osr.model.subspace import follow, is_clock, make_plan
 
 N = 120
 

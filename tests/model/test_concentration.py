@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.doors.model import empty_franchise, join
-from tests.doors.model import hyperparameters as library
+from stream_osr.model.franchise import empty_franchise, join
+from stream_osr.model.moves import hyperparameters as library
 from tests.model import chains
 from tests.oracles import concentration as oracle
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from tests.doors.model import dependence as inside
+from stream_osr.model import dependence as inside
 
 CLASSES, FEATURES, MANY = 5, 8, 2000
 

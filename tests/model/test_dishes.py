@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import drift
-from tests.doors.model import dishes as library
-from tests.doors.model import homogeneous
+from stream_osr.model import dishes as library
+from stream_osr.model.prior import homogeneous
 from tests.model.problems import KINDS, fill, make_base, random_rows
 
 

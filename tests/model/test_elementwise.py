@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import elementwise as library
+from stream_osr.model import elementwise as library
 
 
 def logs(values):

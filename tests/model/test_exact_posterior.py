@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import ALPHA, GAMMA
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA
 from tests.model import chains
 from tests.model.problems import make_base, seat, stream_problem
 from tests.oracles import crf, stream

@@ -5,20 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import (
-    Densities,
-    Known,
-    Settings,
-    StreamState,
-    Whitening,
-    densities,
-    homogeneous,
-    log_class_densities,
-    log_new,
-    look,
-    view,
-)
-from tests.doors.model import step_module as library
+from stream_osr.model import step as library
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.known import Densities, Known, densities, log_class_densities, log_new
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.responsibilities import look, view
+from stream_osr.model.step import Settings
+from stream_osr.model.whitening import Whitening
 from tests.model.problems import known_of, make_base
 
 SIZE, NATS = 4000, 1e4

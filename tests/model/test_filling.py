@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import fill_groups, imputation
+from stream_osr.model import imputation
+from stream_osr.model.imputation import fill_groups
 
 MIXING = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 0.9]])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import OTHER, Whitening, fit_mixed, origins, passage, whiten, whitening
-from tests.doors.model import binary_features as inside
+from stream_osr.model import binary_features as inside
+from stream_osr.model import whitening
+from stream_osr.model.transfer import OTHER, origins, passage
+from stream_osr.model.whitening import Whitening, fit_mixed, whiten
 from tests.oracles import flags as oracle
 
 N = 60

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.model import CLOSED
-from tests.doors.model import franchise as books
+from stream_osr.model import franchise as books
+from stream_osr.model.franchise import CLOSED
 from tests.model.problems import check_books, fill, random_problem
 
 

@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.doors.model import (
-    Location,
-    empty_dishes,
-    fit_whitening,
-    homogeneous,
-    make_prior,
-    missing,
-    refill,
-    student_t,
-    terms_of,
-    whiten,
-)
+from stream_osr.model import missing, student_t
+from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.responsibilities import terms_of
+from stream_osr.model.student_t import Location
+from stream_osr.model.whitening import fit_whitening, whiten
 
 D = 4
 ROOM = np.empty((D + 2, D + 1))

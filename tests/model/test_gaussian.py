@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import dishes as library
-from tests.doors.model import gaussian, homogeneous, log_new_densities, means_and_scales
+from stream_osr.model import dishes as library
+from stream_osr.model import gaussian
+from stream_osr.model.nearest import means_and_scales
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.student_t import log_new_densities
 from tests.model.problems import fill, make_base, random_rows
 
 TOLERANCE = {"rel": 1e-9, "abs": 1e-9}

@@ -22,8 +22,8 @@ from numba.core.target_extension import CPU, jit_registry
 
 import stream_osr
 from stream_osr import ModelOptions, OpenSetRecognizer
+from stream_osr.model import compiler, jit, kernel_cache
 from tests.blobs import dependent_rows
-from tests.doors.model import compiler, jit, kernel_cache
 
 
 @pytest.fixture

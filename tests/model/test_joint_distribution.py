@@ -23,7 +23,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.doors.model import ALPHA, GAMMA, STREAM_ALPHA, log_prior_predictives, redish_tables, refill, visit
+from stream_osr.model.dishes import log_prior_predictives, refill
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA
+from stream_osr.model.moves.seating import redish_tables, visit
 from tests.model import chains
 from tests.model.problems import DIRICHLET, make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream

@@ -10,8 +10,11 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from tests.doors.model import densities, dishes, homogeneous, nearby
-from tests.doors.model import known as library
+from stream_osr.model import dishes
+from stream_osr.model import known as library
+from stream_osr.model.known import densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.responsibilities import nearby
 from tests.model.problems import known_of, make_base
 
 SIZES = [(12, 7, 1), (20,), (5, 6)]

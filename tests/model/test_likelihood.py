@@ -8,16 +8,21 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.doors import model as inside
-from tests.doors.model import likelihood as library
+from stream_osr.model import dishes as library_dishes
+from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives
+from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
+from stream_osr.model.moves import likelihood as library
+from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
+from stream_osr.model.moves.splitting import make_proposal, split_or_merge
+from stream_osr.model.prior import Prior, homogeneous
 from tests.model.chains import sampler_state
 from tests.model.problems import KINDS, Problem, fill, make_base, random_problem, random_rows
 
 
-def check(remembered: library.Likelihood, rows: np.ndarray, dishes: inside.Dishes, prior: inside.Prior) -> None:
+def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
     """Every density under a dish that holds somebody, from statistics and from scratch."""
     frozen = remembered.density.shape[1] - len(dishes.size)
-    afresh = inside.log_predictives(rows, dishes, prior)
+    afresh = log_predictives(rows, dishes, prior)
     for i, k in product(range(len(rows)), np.flatnonzero(dishes.size > 0).tolist()):
         found = library.log_density(remembered, i, k, dishes, prior)
         assert found == pytest.approx(afresh[i, k], rel=1e-9, abs=1e-9)
@@ -26,14 +31,12 @@ def check(remembered: library.Likelihood, rows: np.ndarray, dishes: inside.Dishe
         assert remembered.density[i, frozen + k] == pytest.approx(expected, rel=1e-9 * max(1.0, abs(afresh[i, k])))
 
 
-def remember(
-    rows: np.ndarray, dishes: inside.Dishes, prior: inside.Prior, held: tuple[int, ...] = ()
-) -> library.Likelihood:
+def remember(rows: np.ndarray, dishes: Dishes, prior: Prior, held: tuple[int, ...] = ()) -> library.Likelihood:
     """Remember densities where no dish is frozen."""
-    n, nobody = len(rows), np.full(len(rows), inside.CLOSED)
+    n, nobody = len(rows), np.full(len(rows), CLOSED)
     guests, franchise = (
-        inside.Guests(rows, nobody, np.zeros(n), nobody),
-        inside.empty_franchise(1, len(dishes.size), 0, 1.0, 1.0),
+        Guests(rows, nobody, np.zeros(n), nobody),
+        empty_franchise(1, len(dishes.size), 0, 1.0, 1.0),
     )
     franchise.held[list(held)] = 1.0
     return library.remember(sampler_state(guests, franchise, dishes, prior, np.empty((n, 0)), False))
@@ -42,7 +45,7 @@ def remember(
 def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_prior():
     # muted, and all its instances have been labelled: re-dishing looks at it
     prior, _ = make_base(3)
-    rows = inside.homogeneous(np.random.default_rng(0).normal(scale=3.0, size=(7, 3)))
+    rows = homogeneous(np.random.default_rng(0).normal(scale=3.0, size=(7, 3)))
     dishes = fill(prior, [rows[:2, :-1], rows[:0, :-1]])
     remembered = remember(rows, dishes, prior, held=(1,))
     expected = np.einsum("na,ab,nb->n", rows, dishes.inverse[1], rows)
@@ -58,22 +61,22 @@ def test_any_sequence_of_moves(kind, far):
     rng = np.random.default_rng(1)
     raw = random_rows(rng, 60, prior, 1.0)
     raw[:3, len(prior.first) :] *= far
-    rows = inside.homogeneous(raw)
-    dishes = inside.empty_dishes(6, prior)
+    rows = homogeneous(raw)
+    dishes = empty_dishes(6, prior)
     remembered = remember(rows, dishes, prior)
-    dish = np.full(60, inside.CLOSED)
+    dish = np.full(60, CLOSED)
     tolerance = 1e-9 * far
     for move in range(1500):
         i, k = int(rng.integers(60)), int(rng.integers(-1, 6))
-        if dish[i] != inside.CLOSED:
+        if dish[i] != CLOSED:
             library.remove(dishes, int(dish[i]), i, rows, prior, remembered)
-        if k != inside.CLOSED:
+        if k != CLOSED:
             library.add(dishes, k, i, rows, prior, remembered)
         dish[i] = k
         if move % 100 == 99:
             check(remembered, rows, dishes, prior)
             for j in range(60):
-                if dish[j] != inside.CLOSED:
+                if dish[j] != CLOSED:
                     others = raw[(dish == dish[j]) & (np.arange(60) != j)]
                     found = library.log_density_without(remembered, j, int(dish[j]), rows, dishes, prior)
                     assert found == pytest.approx(base.log_predictive(raw[j], others), rel=tolerance, abs=tolerance)
@@ -82,27 +85,27 @@ def test_any_sequence_of_moves(kind, far):
 @pytest.mark.parametrize("kind", KINDS)
 def test_emptied_slots(kind):
     prior, _ = make_base(2, kind)
-    rows = inside.homogeneous(random_rows(np.random.default_rng(2), 5, prior, 1.0))
-    dishes = inside.empty_dishes(2, prior)
+    rows = homogeneous(random_rows(np.random.default_rng(2), 5, prior, 1.0))
+    dishes = empty_dishes(2, prior)
     remembered = remember(rows, dishes, prior)
     for i in range(3):
         library.add(dishes, 0, i, rows, prior, remembered)
-    inside.dishes.clear(dishes, 0, prior)  # given up without being told
+    library_dishes.clear(dishes, 0, prior)  # given up without being told
     library.add(dishes, 0, 4, rows, prior, remembered)
     check(remembered, rows, dishes, prior)
     library.remove(dishes, 0, 4, rows, prior, remembered)  # nobody left, but it may be held
     for i in range(5):
-        expected = inside.dishes.log_predictive(dishes, 0, rows[i], prior)
+        expected = library_dishes.log_predictive(dishes, 0, rows[i], prior)
         found = np.log(remembered.density[i, 0]) + remembered.reference[i]
         assert found == pytest.approx(expected, rel=1e-12)
 
 
 def check_weights(i: int, problem: Problem, sitting: library.SamplerState, remembered: library.Likelihood) -> None:
     """Weigh the dishes for a guest that has left its table, from what is remembered and without it."""
-    own = inside.leave(sitting.franchise, int(problem.guests.table[i]), float(problem.guests.weight[i]))
-    own = own if own >= problem.n_frozen else inside.CLOSED
-    total, direct = inside.weigh_dishes(i, own, sitting), sitting.weights.copy()
-    found = inside.weigh_remembered(i, own, sitting, remembered)
+    own = leave(sitting.franchise, int(problem.guests.table[i]), float(problem.guests.weight[i]))
+    own = own if own >= problem.n_frozen else CLOSED
+    total, direct = weigh_dishes(i, own, sitting), sitting.weights.copy()
+    found = weigh_remembered(i, own, sitting, remembered)
     last = sitting.franchise.extent[0] + 1
     np.testing.assert_allclose(sitting.weights[:last] / found, direct[:last] / total, rtol=1e-9, atol=1e-15)
 
@@ -119,13 +122,13 @@ def test_weights_after_visits_redishing_splits_and_merges(kind, seed):
     sitting = problem.sitting()
     f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
     remembered = library.remember(sitting)
-    company = inside.make_proposal(sitting)
+    company = make_proposal(sitting)
     rng = np.random.default_rng(seed)
     for _ in range(15):
         for i in range(14):
-            inside.visit(rng, i, sitting, remembered)
-        inside.redish_tables(rng, 0, sitting, remembered)
-        inside.split_or_merge(rng, sitting, company, remembered)
+            visit(rng, i, sitting, remembered)
+        redish_tables(rng, 0, sitting, remembered)
+        split_or_merge(rng, sitting, company, remembered)
         assert not f.overflow[0]
         check(remembered, guests.rows, problem.dishes, prior)
     for i in range(14):
@@ -140,17 +143,17 @@ def test_weights_of_whole_tables_but_for_hopeless_dishes(kind, seed):
     remembered, left_out, weighed = library.remember(sitting), 0, 0
     for _ in range(10):
         for i in range(14):
-            inside.visit(rng, i, sitting, remembered)
-        tables, empty = sitting.guests.table, inside.empty_dishes(1, problem.prior)
+            visit(rng, i, sitting, remembered)
+        tables, empty = sitting.guests.table, empty_dishes(1, problem.prior)
         for table in np.unique(tables).tolist():
             members, f = np.flatnonzero(tables == table), sitting.franchise
             weigh = partial(
-                inside.weigh_block, f.table_dish[table], 0, members, sitting.guests.rows[members], empty, sitting
+                weigh_block, f.table_dish[table], 0, members, sitting.guests.rows[members], empty, sitting
             )
             n_dishes = int(f.extent[0]) + 1
             found, direct = (weigh(*given) or sitting.weights[:n_dishes].copy() for given in ((remembered,), ()))
             out = np.isneginf(found) & ~np.isneginf(direct)
-            assert (direct[out] < direct.max() - inside.HOPELESS + 1e-9).all()
+            assert (direct[out] < direct.max() - HOPELESS + 1e-9).all()
             np.testing.assert_allclose(found[~out], direct[~out], rtol=1e-9, atol=1e-8)
             left_out, weighed = left_out + int(out.sum()), weighed + int((~out).sum())
     assert weighed > 100
@@ -166,7 +169,7 @@ def test_remembering_changes_no_draw(seed, kind):
         rng, sitting = np.random.default_rng(seed), problem.sitting()
         for _ in range(10):
             for i in range(14):
-                inside.visit(rng, i, sitting, memory)
+                visit(rng, i, sitting, memory)
     np.testing.assert_array_equal(one.guests.table, other.guests.table)
     np.testing.assert_array_equal(one.franchise.table_dish, other.franchise.table_dish)
 
@@ -183,7 +186,7 @@ def test_densities_that_ran_away_from_their_reference_are_stated_anew(off, kind)
             values[:] = np.exp(np.minimum(np.log(values) - off, library.HIGHEST))
     for i in range(14):
         check_weights(i, problem, sitting, remembered)
-        problem.guests.table[i] = inside.CLOSED
+        problem.guests.table[i] = CLOSED
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -193,12 +196,12 @@ def test_held_dish_without_tables_is_weighed(seed):
     sitting, f, guests = problem.sitting(), problem.franchise, problem.guests
     remembered = library.remember(sitting)
     for i in np.flatnonzero(f.table_dish[guests.table] == dish).tolist():
-        inside.leave(f, int(guests.table[i]), float(guests.weight[i]))
+        leave(f, int(guests.table[i]), float(guests.weight[i]))
         library.remove(problem.dishes, 0, i, guests.rows, problem.prior, remembered)
-        guests.table[i] = inside.CLOSED
-    f.table_dish[f.table_dish == dish] = inside.CLOSED
+        guests.table[i] = CLOSED
+    f.table_dish[f.table_dish == dish] = CLOSED
     f.total[0] -= f.menu[dish]
     f.menu[dish], f.seated[:, dish], f.held[dish] = 0.0, 0.0, 1
-    free = int(np.flatnonzero(guests.table != inside.CLOSED)[0])
+    free = int(np.flatnonzero(guests.table != CLOSED)[0])
     check_weights(free, problem, sitting, remembered)
     assert sitting.weights[dish] > 0.0

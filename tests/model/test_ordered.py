@@ -9,7 +9,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from tests.doors.model import densities, dependence, homogeneous, log_densities
+from stream_osr.model import dependence
+from stream_osr.model.known import densities, log_densities
+from stream_osr.model.prior import homogeneous
 from tests.model.test_known import make_known
 
 N, CLASSES, D = 200, 3, 2

@@ -7,10 +7,13 @@ import pytest
 from scipy.stats import multivariate_normal, yeojohnson
 
 from stream_osr import OpenSetRecognizer
-from tests.doors import model as inside
-from tests.doors.model import yeo_johnson as library
+from stream_osr.model import whitening
+from stream_osr.model import yeo_johnson as library
+from stream_osr.model.transfer import passage
+from stream_osr.model.whitening import fit_mixed, fit_whitening, unwhiten, whiten
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
 
-SOME = inside.YeoJohnson(np.array([0, 2]), np.array([3.0, -1e6]), np.array([0.5, 1e4]), np.array([0.25, 2.0]))
+SOME = YeoJohnson(np.array([0, 2]), np.array([3.0, -1e6]), np.array([0.5, 1e4]), np.array([0.25, 2.0]))
 
 
 def skewed(seed=0, n=300):
@@ -24,59 +27,57 @@ def skewed(seed=0, n=300):
 @pytest.mark.parametrize("power", library.POWERS)
 def test_values_are_bent_as_scipy_bends_them(power):
     values = np.concatenate([[-1e6, 0.0, 1e6], np.linspace(-9.0, 9.0, 40)])
-    np.testing.assert_allclose(inside.bent(values, np.float64(power)), yeojohnson(values, power), rtol=1e-12)
-    alone = inside.YeoJohnson(np.zeros(1, np.int64), np.zeros(1), np.ones(1), np.array([power]))
-    np.testing.assert_allclose(inside.bend(alone, values[:, None])[:, 0], yeojohnson(values, power), rtol=1e-12)
-    np.testing.assert_allclose(inside.unbend(alone, inside.bend(alone, values[:, None]))[:, 0], values, rtol=1e-9)
+    np.testing.assert_allclose(bent(values, np.float64(power)), yeojohnson(values, power), rtol=1e-12)
+    alone = YeoJohnson(np.zeros(1, np.int64), np.zeros(1), np.ones(1), np.array([power]))
+    np.testing.assert_allclose(bend(alone, values[:, None])[:, 0], yeojohnson(values, power), rtol=1e-12)
+    np.testing.assert_allclose(unbend(alone, bend(alone, values[:, None]))[:, 0], values, rtol=1e-9)
 
 
 def test_rows_come_back_and_what_is_missing_stays_so():
     X = np.random.default_rng(0).normal(size=(50, 4)) * [9.0, 1.0, 1e5, 1.0] + [3.0, 0.0, -1e6, 0.0]
     X[3] = np.nan
-    there = inside.bend(SOME, X)
+    there = bend(SOME, X)
     np.testing.assert_array_equal(there[:, [1, 3]], X[:, [1, 3]])
     assert not np.allclose(there[4:, [0, 2]], X[4:, [0, 2]], rtol=1e-3)
-    np.testing.assert_allclose(inside.unbend(SOME, there), X, rtol=1e-9)
-    np.testing.assert_array_equal(inside.bend(inside.NO_YEO_JOHNSON, X), X)
-    slowly = 3.0 + 0.5 * inside.bent((X[:, 0] - 3.0) / 0.5, np.float64(0.25))
+    np.testing.assert_allclose(unbend(SOME, there), X, rtol=1e-9)
+    np.testing.assert_array_equal(bend(NO_YEO_JOHNSON, X), X)
+    slowly = 3.0 + 0.5 * bent((X[:, 0] - 3.0) / 0.5, np.float64(0.25))
     np.testing.assert_allclose(there[:, 0], slowly, rtol=1e-14)
-    np.testing.assert_array_equal(inside.bend(SOME, np.asfortranarray(X)), there)
-    np.testing.assert_array_equal(np.vstack([inside.bend(SOME, row[None]) for row in X]), there)
+    np.testing.assert_array_equal(bend(SOME, np.asfortranarray(X)), there)
+    np.testing.assert_array_equal(np.vstack([bend(SOME, row[None]) for row in X]), there)
     step = np.array([1e-6, 1e-6, 1.0, 1e-6])
-    grown = (inside.bend(SOME, X + step) - inside.bend(SOME, X - step)) / (2.0 * step)
-    np.testing.assert_allclose(inside.slopes(SOME, X)[4:], grown[4:], rtol=1e-4)
+    grown = (bend(SOME, X + step) - bend(SOME, X - step)) / (2.0 * step)
+    np.testing.assert_allclose(slopes(SOME, X)[4:], grown[4:], rtol=1e-4)
 
 
 def test_far_values_are_numbers_on_the_way_back():
-    assert np.isfinite(inside.unbend(SOME, np.array([[1e9, 0.0, -1e12, 0.0]]))).all()
+    assert np.isfinite(unbend(SOME, np.array([[1e9, 0.0, -1e12, 0.0]]))).all()
 
 
 def test_skewed_features_are_bent_and_others_are_not():
     X, group = skewed()
-    found = inside.find_yeo_johnson(X, group, np.ones(3, bool))
+    found = find_yeo_johnson(X, group, np.ones(3, bool))
     assert found.columns.tolist() == [0, 2]
     assert found.power[0] < 0.5
     assert found.power[1] > 1.5
-    assert inside.find_yeo_johnson(X, group, np.array([False, True, False])).columns.tolist() == []
+    assert find_yeo_johnson(X, group, np.array([False, True, False])).columns.tolist() == []
     rng = np.random.default_rng(1)
-    assert not len(inside.find_yeo_johnson(rng.normal(size=(300, 6)), group, np.ones(6, bool)).columns)
-    assert not len(
-        inside.find_yeo_johnson(rng.poisson(1.0, size=(300, 2)).astype(float), group, np.ones(2, bool)).columns
-    )
+    assert not len(find_yeo_johnson(rng.normal(size=(300, 6)), group, np.ones(6, bool)).columns)
+    assert not len(find_yeo_johnson(rng.poisson(1.0, size=(300, 2)).astype(float), group, np.ones(2, bool)).columns)
 
 
 def test_gaussian_classes_are_left_as_they_are_however_wide_each_is():
     rng, bent_, tried = np.random.default_rng(3), 0, 0
     group = np.repeat([0, 1], 400)
     X = np.where(group[:, None] == 0, rng.normal(0.0, 1.0, (800, 2)), rng.normal([100.0, 0.0], [10.0, 1.0], (800, 2)))
-    assert not len(inside.find_yeo_johnson(X, group, np.ones(2, bool)).columns)
+    assert not len(find_yeo_johnson(X, group, np.ones(2, bool)).columns)
     for seed in range(200):
         rng = np.random.default_rng(seed)
         n, count, d = (int(rng.integers(*bounds)) for bounds in ((10, 80), (1, 6), (1, 6)))
         group = np.unique(rng.integers(count, size=n), return_inverse=True)[1]
         widths = np.exp(rng.normal(size=count))[group][:, None]
         X = 10.0 * rng.random() * rng.normal(size=(count, d))[group] + widths * rng.normal(size=(n, d))
-        bent_, tried = bent_ + len(inside.find_yeo_johnson(X, group, np.ones(d, bool)).columns), tried + d
+        bent_, tried = bent_ + len(find_yeo_johnson(X, group, np.ones(d, bool)).columns), tried + d
     assert bent_ <= 0.01 * tried
 
 
@@ -86,9 +87,9 @@ def test_features_that_say_nearly_the_same_stay_alike():
     group = np.arange(400) % 2
     skew = np.exp(0.6 * rng.normal(size=400))
     both = np.column_stack([skew, skew + 0.05 * rng.normal(size=400)])
-    alone = inside.find_yeo_johnson(both[:, :1], group, np.ones(1, bool))
+    alone = find_yeo_johnson(both[:, :1], group, np.ones(1, bool))
     assert alone.columns.tolist() == [0]
-    together = inside.find_yeo_johnson(both, group, np.ones(2, bool))
+    together = find_yeo_johnson(both, group, np.ones(2, bool))
     assert len(together.columns) in (0, 2)
     assert len(set(together.power.tolist())) <= 1
 
@@ -117,37 +118,37 @@ def test_a_power_is_chosen_by_the_likelihood_of_classes_with_the_same_correlatio
 def test_copies_are_bent_like_the_original_and_mirrors_the_other_way():
     X, group = skewed()
     wide = np.column_stack([X, 5.0 * X[:, 0] - 1e5, -X[:, 0]])
-    found = inside.find_yeo_johnson(wide, group, np.ones(5, bool))
+    found = find_yeo_johnson(wide, group, np.ones(5, bool))
     assert found.columns.tolist() == [0, 2, 3, 4]
     assert found.power[2] == found.power[0]
     assert found.power[3] == 2.0 - found.power[0]
-    there = inside.bend(found, wide)
+    there = bend(found, wide)
     np.testing.assert_allclose(np.abs(np.corrcoef(there[:, [0, 3, 4]].T)), 1.0, rtol=1e-9)
 
 
 def test_wide_tables_and_empty_columns_are_left_as_they_are():
     X, group = skewed()
     wide = np.exp(np.random.default_rng(0).normal(size=(300, library.MOST_FEATURES + 1)))
-    assert inside.find_yeo_johnson(wide, group, np.ones(wide.shape[1], bool)) is inside.NO_YEO_JOHNSON
+    assert find_yeo_johnson(wide, group, np.ones(wide.shape[1], bool)) is NO_YEO_JOHNSON
     odd = np.column_stack([X[:, 0], np.full(300, np.nan), np.ones(300)])
-    assert inside.find_yeo_johnson(odd, group, np.ones(3, bool)).columns.tolist() == [0]
+    assert find_yeo_johnson(odd, group, np.ones(3, bool)).columns.tolist() == [0]
 
 
 def test_the_map_is_that_of_bent_rows():
     X, group = skewed()
     X[::17, 0] = np.nan
-    powers = inside.find_yeo_johnson(X, group, np.ones(3, bool))
+    powers = find_yeo_johnson(X, group, np.ones(3, bool))
     space, alone = (
-        inside.fit_mixed(X, group, np.zeros(3, int), yeo_johnson=powers),
-        inside.fit_whitening(inside.bend(powers, X), group),
+        fit_mixed(X, group, np.zeros(3, int), yeo_johnson=powers),
+        fit_whitening(bend(powers, X), group),
     )
-    np.testing.assert_array_equal(inside.whiten(space, X), inside.whiten(alone, inside.bend(powers, X)))
+    np.testing.assert_array_equal(whiten(space, X), whiten(alone, bend(powers, X)))
     there = ~np.isnan(X).any(axis=1)
-    np.testing.assert_allclose(inside.unwhiten(space, inside.whiten(space, X[there])), X[there], rtol=1e-8)
-    one, two = inside.whiten(space, X[1:3])
-    np.testing.assert_allclose(inside.whitening.raw_difference(space, one, two), X[1] - X[2], rtol=1e-6)
-    bent_rows = inside.bend(powers, X[1:3])
-    in_units = inside.whitening.in_deviations(space, one, two, np.eye(3))
+    np.testing.assert_allclose(unwhiten(space, whiten(space, X[there])), X[there], rtol=1e-8)
+    one, two = whiten(space, X[1:3])
+    np.testing.assert_allclose(whitening.raw_difference(space, one, two), X[1] - X[2], rtol=1e-6)
+    bent_rows = bend(powers, X[1:3])
+    in_units = whitening.in_deviations(space, one, two, np.eye(3))
     np.testing.assert_allclose(in_units, (bent_rows[0] - bent_rows[1]) / np.sqrt((space.backward**2).sum(axis=0)))
 
 
@@ -155,15 +156,15 @@ def test_from_one_bend_to_another_rows_go_exactly_and_subclasses_about_their_mea
     (X, group), (more, _) = skewed(0), skewed(7)
     spaces = []
     for rows in (X, more[:, ::-1] * 3.0):
-        own = inside.find_yeo_johnson(rows, group, np.ones(3, bool))
-        spaces.append(inside.fit_mixed(rows, group, np.zeros(3, int), yeo_johnson=own))
-    way = inside.passage(*spaces, [2, 1, 0])
+        own = find_yeo_johnson(rows, group, np.ones(3, bool))
+        spaces.append(fit_mixed(rows, group, np.zeros(3, int), yeo_johnson=own))
+    way = passage(*spaces, [2, 1, 0])
     assert way.bends is not None
-    new = inside.whiten(spaces[1], more[:, ::-1])
-    order = inside.passage(spaces[0], spaces[0], [0, 1, 2])
+    new = whiten(spaces[1], more[:, ::-1])
+    order = passage(spaces[0], spaces[0], [0, 1, 2])
     assert order.bends is None
-    np.testing.assert_allclose(way.of(inside.whiten(spaces[0], more)), new, rtol=1e-6, atol=1e-8)
-    own = inside.whiten(spaces[0], more[group == 1])
+    np.testing.assert_allclose(way.of(whiten(spaces[0], more)), new, rtol=1e-6, atol=1e-8)
+    own = whiten(spaces[0], more[group == 1])
     middle = own.mean(axis=0)
     straight = way.about(middle)
     assert straight.bends is None
@@ -199,7 +200,7 @@ def test_the_defaults_decide_skewed_rows_as_they_decide_bent_ones(monkeypatch, t
     for found, expected in zip(loaded, powers, strict=True):
         np.testing.assert_array_equal(found, expected)
     monkeypatch.setattr(library, "MOST_FEATURES", 0)
-    plain, again, decided = learnt(inside.bend(powers, X), group, inside.bend(powers, stream))
+    plain, again, decided = learnt(bend(powers, X), group, bend(powers, stream))
     assert not len(plain.trained.whitening.yeo_johnson.columns)
     for one, other in zip(asked, again, strict=True):
         assert one == pytest.approx(other, abs=1e-9)

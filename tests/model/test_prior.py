@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.library import InvalidParameter
-from tests.doors.model import homogeneous, make_prior
+from stream_osr.errors import InvalidParameter
+from stream_osr.model.prior import homogeneous, make_prior
 
 
 @pytest.mark.parametrize(

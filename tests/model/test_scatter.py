@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import whitening
+from stream_osr.model import whitening
 
 
 def unbiased(scatter):

@@ -5,20 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import (
-    ANYONE,
-    CLOSED,
-    Franchise,
-    Guests,
-    add,
-    empty_dishes,
-    empty_franchise,
-    homogeneous,
-    join,
-    leave,
-    menu_weights,
-)
-from tests.doors.model import seating as library
+from stream_osr.model.dishes import add, empty_dishes
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
+from stream_osr.model.moves import seating as library
+from stream_osr.model.prior import homogeneous
+from tests.blobs import menu_weights
 from tests.model.problems import Problem, check_books, fill, make_base, random_problem
 from tests.oracles import seating as oracle
 

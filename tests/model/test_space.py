@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.library import InvalidParameter
-from tests.doors.model import whitening as library
+from stream_osr.errors import InvalidParameter
+from stream_osr.model import whitening as library
 
 
 def classes(seed=0, sizes=(40, 25, 60), p=4, scales=(1.0, 100.0, 0.01, 5.0)):

@@ -10,18 +10,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.doors.model import (
-    CLOSED,
-    Guests,
-    Prior,
-    SamplerState,
-    empty_dishes,
-    empty_franchise,
-    homogeneous,
-    join,
-    log_predictives,
-)
-from tests.doors.model import splitting as library
+from stream_osr.model.dishes import empty_dishes, log_predictives
+from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
+from stream_osr.model.moves import splitting as library
+from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.prior import Prior, homogeneous
 from tests.model import chains
 from tests.model.problems import StreamProblem, check_books, fill, make_base, random_problem, sources, stream_problem
 from tests.oracles import crf, niw, stream

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.doors.model import (
-    CONJUGATE,
+from stream_osr.model.student_t import CONJUGATE
+from stream_osr.model.unassigned import (
     LATELY,
     LOOKED,
     NARROWEST,

@@ -9,21 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors import model as inside
-from tests.doors.model import fade as fade_seats
-from tests.doors.model import step_module as library
+from stream_osr.model import edit, franchise
+from stream_osr.model import step as library
+from stream_osr.model.franchise import CLOSED, Franchise, StreamState
+from stream_osr.model.franchise import fade as fade_seats
+from stream_osr.model.known import Densities, Known, densities, log_class_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.step import BatchResult, Settings
+from tests.blobs import menu_weights
 from tests.model.problems import Problem, check_books, known_of, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
 
-NEVER = inside.Settings(half_life=np.inf)
+NEVER = Settings(half_life=np.inf)
 
 
 class World(NamedTuple):
     """Two known classes at -4 and 4 on the first axis, with a standard deviation of 1."""
 
-    known: inside.Known
-    frozen: inside.Densities
+    known: Known
+    frozen: Densities
     base: niw.BaseMeasure
     blocks: list[np.ndarray]
 
@@ -34,7 +39,7 @@ def make_world(d=2, *, gamma=30.0, n=40) -> World:
     axis = np.eye(d)[0]
     blocks = [rng.normal(size=(n, d)) + c * axis for c in (-4.0, 4.0)]
     known = known_of(prior, blocks, [0, 1], [30.0, 20.0], gamma=gamma)
-    return World(known, inside.densities(known), base, blocks)
+    return World(known, densities(known), base, blocks)
 
 
 def draw_stream(seed: int, n: int, d=2, *, classes=(-4.0, 4.0), novel=(0.0,)) -> np.ndarray:
@@ -58,7 +63,7 @@ class Ledger:
     def members(self, subclass: int) -> np.ndarray:
         return self.rows[self.subclass == subclass]
 
-    def step(self, rows: np.ndarray, seed: object, settings: inside.Settings) -> inside.BatchResult:
+    def step(self, rows: np.ndarray, seed: object, settings: Settings) -> BatchResult:
         before = self.state
         first = before.seen
         rng = np.random.default_rng(seed)
@@ -76,10 +81,10 @@ class Ledger:
     def hold(self, ids: set[int]) -> None:
         """As the engine does after every batch: what is neither held nor served leaves no slot behind."""
         before = set(self.state.ids.tolist())
-        self.state = inside.edit.hold(self.state, ids)
+        self.state = edit.hold(self.state, ids)
         self.retired |= before - set(self.state.ids.tolist())
 
-    def check_ids(self, before: inside.StreamState, old_members: dict[int, set[int]]) -> None:
+    def check_ids(self, before: StreamState, old_members: dict[int, set[int]]) -> None:
         """A number is given once, and kept only while somebody who had it still has."""
         now = set(self.state.ids.tolist())
         assert len(now) == len(self.state.ids)
@@ -115,7 +120,7 @@ class Ledger:
         assert len(state.franchise.menu) == n_classes + len(state.ids)
         check_books(problem, trained)
         np.testing.assert_array_equal(state.dishes.size, [(self.subclass == k).sum() for k in state.ids])
-        assert (state.franchise.table_dish != inside.CLOSED).all(), "slots not in use are dropped"
+        assert (state.franchise.table_dish != CLOSED).all(), "slots not in use are dropped"
         assert not state.franchise.overflow[0]
         assert (state.franchise.table_founder > 0).all()
         assert (state.franchise.table_founder <= 1).all()
@@ -142,7 +147,7 @@ STEPS = st.fixed_dictionaries(
 @given(case=STEPS)
 def test_books_agree_with_a_recount_after_every_step(case):
     ledger = Ledger(make_world(gamma=case["gamma"]))
-    how = inside.Settings(case["sweeps"], case["window"], case["half_life"], case["settles"])
+    how = Settings(case["sweeps"], case["window"], case["half_life"], case["settles"])
     for batch, size in enumerate(case["sizes"]):
         rows = draw_stream(case["seed"] + batch, size, novel=(0.0, 1.0))
         result = ledger.step(rows, [case["seed"], batch], how)
@@ -157,19 +162,17 @@ def test_books_agree_with_a_recount_after_every_step(case):
             ledger.check()
 
 
-def copy_of(state: inside.StreamState) -> list[np.ndarray]:
+def copy_of(state: StreamState) -> list[np.ndarray]:
     parts = [*state.franchise, *state.dishes, *state.window, state.ids, state.window_seq]
     return [np.array(v, copy=True) for v in (*parts, state.batches, state.seen, state.next_id)]
 
 
-def assert_equal_states(one: inside.StreamState, other: inside.StreamState) -> None:
+def assert_equal_states(one: StreamState, other: StreamState) -> None:
     for value, expected in zip(copy_of(one), copy_of(other), strict=True):
         np.testing.assert_array_equal(value, expected)
 
 
-def run(
-    world: World, how: inside.Settings, batches=4, size=30, seed=0
-) -> tuple[inside.StreamState, list[inside.BatchResult]]:
+def run(world: World, how: Settings, batches=4, size=30, seed=0) -> tuple[StreamState, list[BatchResult]]:
     state, results = library.open_stream(world.known, world.frozen), []
     for b in range(batches):
         rows = draw_stream(seed + b, size)
@@ -180,20 +183,20 @@ def run(
 
 def test_step_is_a_function_of_state_rows_and_randomness():
     world = make_world()
-    state, _ = run(world, inside.Settings(window=20))
+    state, _ = run(world, Settings(window=20))
     before = copy_of(state)
     rows = draw_stream(50, 25)
-    one = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), inside.Settings())
+    one = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), Settings())
     for value, old in zip(copy_of(state), before, strict=True):
         np.testing.assert_array_equal(value, old)
-    again = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), inside.Settings())
+    again = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), Settings())
     assert_equal_states(one[0], again[0])
     for value, same in zip(one[1][:-1], again[1][:-1], strict=True):
         np.testing.assert_array_equal(value, same)
 
 
 def test_densities_of_the_window_are_carried_over_while_they_are_valid():
-    world, how, computed = make_world(), inside.Settings(window=40), []
+    world, how, computed = make_world(), Settings(window=40), []
     other = world.frozen._replace(log_weight=world.frozen.log_weight - 1.0)
     other = other._replace(student_terms=other.student_terms._replace(head=other.student_terms.head - 1.0))
     of_rows = library.log_densities
@@ -221,10 +224,10 @@ def test_densities_of_the_window_are_carried_over_while_they_are_valid():
 def test_certain_seats_at_established_subclasses_settle_at_once():
     world, left = make_world(), 0
     for seed in range(5):
-        state, _ = run(world, inside.Settings(), batches=4, size=60, seed=seed)
+        state, _ = run(world, Settings(), batches=4, size=60, seed=seed)
         known, frozen, rows = world.known, world.frozen, draw_stream(seed, 60, novel=(0.0, 0.4))
         (late, result), (early, same) = (
-            library.step(known, frozen, state, rows, np.random.default_rng(seed), inside.Settings(settles=settles))
+            library.step(known, frozen, state, rows, np.random.default_rng(seed), Settings(settles=settles))
             for settles in (False, True)
         )
         np.testing.assert_array_equal(result.probabilities, same.probabilities)
@@ -265,7 +268,7 @@ def test_slot_opened_again_is_a_new_subclass():
         rng = np.random.default_rng(seed)
         for b in range(6):
             rows = rng.normal(scale=1.2, size=(6, 2)) * np.array([4.0, 1.0])
-            ledger.step(rows, [seed, b], inside.Settings(sweeps=3, window=4, half_life=np.inf))
+            ledger.step(rows, [seed, b], Settings(sweeps=3, window=4, half_life=np.inf))
         ledger.check()
 
 
@@ -274,7 +277,7 @@ def test_moved_instances_are_reported_with_where_they_went():
     ledger = Ledger(world)
     moves = 0
     for b in range(30):
-        result = ledger.step(draw_stream(b, 4, novel=(0.0, 0.4)), b, inside.Settings(window=12))
+        result = ledger.step(draw_stream(b, 4, novel=(0.0, 0.4)), b, Settings(window=12))
         moves += len(result.moved)
         ledger.check()
     assert moves > 0
@@ -288,7 +291,7 @@ def test_immediate_probabilities_are_the_predictive_rule(half_life):
     world = make_world()
     ledger = Ledger(world)
     for b in range(3):
-        ledger.step(draw_stream(b, 20), b, inside.Settings(window=15, half_life=half_life))
+        ledger.step(draw_stream(b, 20), b, Settings(window=15, half_life=half_life))
     state = ledger.state
     f = state.franchise
     rows = draw_stream(77, 8)
@@ -296,14 +299,14 @@ def test_immediate_probabilities_are_the_predictive_rule(half_life):
     found = library.immediate(world.known, world.frozen, state, rows)
     for value, old in zip(copy_of(state), before, strict=True):
         np.testing.assert_array_equal(value, old)
-    log_known, _ = inside.log_class_densities(world.known, world.frozen, inside.homogeneous(rows))
+    log_known, _ = log_class_densities(world.known, world.frozen, homogeneous(rows))
     past = oracle.StreamState(
         base=world.base,
         alpha=float(f.alpha[0]),
         gamma=float(f.gamma[0]),
         known_weights=f.menu[:2].tolist(),
         emerging_rows=[ledger.members(k) for k in state.ids],
-        emerging_weights=inside.menu_weights(f)[2:].tolist(),
+        emerging_weights=menu_weights(f)[2:].tolist(),
         tables=list(zip(f.table_dish.tolist(), f.table_mass.tolist(), strict=True)),
     )
     for i, row in enumerate(rows):
@@ -314,12 +317,10 @@ def test_immediate_probabilities_are_the_predictive_rule(half_life):
 
 def test_single_instance_without_sweeps_gets_its_immediate_probability():
     world = make_world()
-    state, _ = run(world, inside.Settings(window=10))
+    state, _ = run(world, Settings(window=10))
     for row in draw_stream(99, 6)[:, None]:
         expected = library.immediate(world.known, world.frozen, state, row)
-        _, result = library.step(
-            world.known, world.frozen, state, row, np.random.default_rng(0), inside.Settings(sweeps=0)
-        )
+        _, result = library.step(world.known, world.frozen, state, row, np.random.default_rng(0), Settings(sweeps=0))
         np.testing.assert_allclose(result.probabilities, expected, rtol=1e-12, atol=1e-15)
 
 
@@ -327,8 +328,8 @@ def test_densities_and_responsible_subclasses_are_reported():
     world = make_world()
     rows = draw_stream(1, 12)
     state = library.open_stream(world.known, world.frozen)
-    _, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), inside.Settings())
-    log_density, responsible = inside.log_class_densities(world.known, world.frozen, inside.homogeneous(rows))
+    _, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), Settings())
+    log_density, responsible = log_class_densities(world.known, world.frozen, homogeneous(rows))
     np.testing.assert_allclose(result.log_density, log_density, rtol=1e-12)
     np.testing.assert_array_equal(result.responsible, responsible)
 
@@ -342,7 +343,7 @@ def test_known_instances_are_known_and_a_new_class_emerges_as_one():
         for b in range(4):
             rows = np.concatenate([block[rng.integers(40, size=10)] for block in world.blocks])
             rows = np.concatenate([rows, rng.normal(scale=0.8, size=(10, 2)) + np.array([0.0, 12.0])])
-            result = ledger.step(rows, 100 * seed + b, inside.Settings())
+            result = ledger.step(rows, 100 * seed + b, Settings())
         assert (result.probabilities[20:, 2] > 0.9).all()
         right += [*result.probabilities[:10, 0], *result.probabilities[10:20, 1]]
     assert np.mean(right) > 0.85
@@ -356,23 +357,23 @@ def test_known_instances_are_known_and_a_new_class_emerges_as_one():
 # Fading
 
 
-def settled_state(world: World, how: inside.Settings, seed=0) -> inside.StreamState:
+def settled_state(world: World, how: Settings, seed=0) -> StreamState:
     state, _ = run(world, how, batches=1, size=60, seed=seed)
     return state
 
 
-def fade(state: inside.StreamState, arrived: int, how: inside.Settings) -> inside.StreamState:
+def fade(state: StreamState, arrived: int, how: Settings) -> StreamState:
     """What the end of a step does after `arrived` instances, with nobody new."""
-    tables = inside.Franchise(*(v.copy() for v in state.franchise))
+    tables = Franchise(*(v.copy() for v in state.franchise))
     stays = np.arange(len(state.window.weight)) >= len(state.window.weight) - how.window
     window = fade_seats(tables, state.window, stays, 0.5 ** (arrived / how.half_life))
-    return inside.edit.rewrite(state, tables, window=window, window_seq=state.window_seq[stays])
+    return edit.rewrite(state, tables, window=window, window_seq=state.window_seq[stays])
 
 
 @pytest.mark.parametrize("window", [0, 20, 256])
 def test_seats_weigh_half_after_the_half_life(window):
     world = make_world()
-    how = inside.Settings(window=window, half_life=64.0)
+    how = Settings(window=window, half_life=64.0)
     state = settled_state(world, how._replace(half_life=np.inf))
     later = fade(state, 64, how)
     np.testing.assert_allclose(later.franchise.table_mass, state.franchise.table_mass / 2, rtol=1e-12)
@@ -391,7 +392,7 @@ def test_seats_weigh_half_after_the_half_life(window):
 
 def test_seats_never_fade_with_an_infinite_half_life():
     world = make_world()
-    state, _ = run(world, inside.Settings(window=10, half_life=np.inf), batches=5)
+    state, _ = run(world, Settings(window=10, half_life=np.inf), batches=5)
     f = state.franchise
     np.testing.assert_array_equal(f.table_mass, np.round(f.table_mass))
     assert f.table_mass.sum() == f.seated.sum() == state.seen
@@ -401,15 +402,13 @@ def test_seats_never_fade_with_an_infinite_half_life():
 
 def test_effective_number_of_seats_is_bounded():
     world = make_world()
-    state, _ = run(world, inside.Settings(window=30, half_life=50.0), batches=40)
+    state, _ = run(world, Settings(window=30, half_life=50.0), batches=40)
     # 30 a batch, each batch fading by 2^(-30/50) from its own end on
     fade = 0.5 ** (30 / 50)
     assert state.franchise.table_mass.sum() == pytest.approx(30 * fade / (1 - fade), rel=0.03)  # but for the cleared
 
 
-def far_batch(
-    world: World, state: inside.StreamState, how: inside.Settings, seed: int, size: int
-) -> inside.StreamState:
+def far_batch(world: World, state: StreamState, how: Settings, seed: int, size: int) -> StreamState:
     """A batch of known instances only."""
     rng = np.random.default_rng(seed)
     rows = np.concatenate([block[rng.integers(len(block), size=size // 2)] for block in world.blocks])
@@ -418,7 +417,7 @@ def far_batch(
 
 def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
     world = make_world()
-    how = inside.Settings(window=0, half_life=20.0)
+    how = Settings(window=0, half_life=20.0)
     rng = np.random.default_rng(0)
     novel = rng.normal(scale=0.5, size=(15, 2)) + np.array([0.0, 15.0])
     start = library.open_stream(world.known, world.frozen)
@@ -426,13 +425,13 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
     main = int(np.bincount(result.subclass[result.subclass >= 0]).argmax())
     assert main in state.ids
     for held in (True, False):
-        later = inside.edit.hold(state, {main} if held else set())
+        later = edit.hold(state, {main} if held else set())
         statistics = later.dishes.matrix[later.ids == main].copy()
         size = int(later.dishes.size[later.ids == main][0])
         for b in range(15):
             later = far_batch(world, later, how, b, 20)
         f = later.franchise
-        assert (f.table_mass >= inside.franchise.CLEARED_BELOW).all()
+        assert (f.table_mass >= franchise.CLEARED_BELOW).all()
         assert (main in later.ids) == held
         if not held:
             continue
@@ -440,7 +439,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         assert f.menu[2 + slot] == 0.0
         assert not f.seated[0, 2 + slot]
         np.testing.assert_array_equal(later.dishes.matrix[[slot]], statistics)  # exact, never faded
-        assert main not in inside.edit.hold(later, set()).ids  # let go without a table: gone, slot and all
+        assert main not in edit.hold(later, set()).ids  # let go without a table: gone, slot and all
         # a class that returns is recognised under its old number
         again, result = library.step(
             world.known, world.frozen, later, novel[:5] + 0.05, np.random.default_rng(9), how
@@ -455,7 +454,7 @@ def test_model_does_not_age():
     novel = np.array([[0.0, 4.0]])
     chance = {}
     for half_life in (200.0, np.inf):
-        how = inside.Settings(sweeps=1, window=0, half_life=half_life)
+        how = Settings(sweeps=1, window=0, half_life=half_life)
         state = library.open_stream(world.known, world.frozen)
         chances = []
         for b in range(120):

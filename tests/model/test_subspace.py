@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import MOST, fit_whitening, follow, make_plan, passage, subspace, unwhiten, whiten
+from stream_osr.model import subspace
+from stream_osr.model.subspace import MOST, follow, make_plan
+from stream_osr.model.transfer import passage
+from stream_osr.model.whitening import fit_whitening, unwhiten, whiten
 from tests.oracles.apart import areas
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.known import densities
+from stream_osr.model.marginal import statistics_of
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.transfer import GAIN, CoordinateMap, class_of, passage, restate
+from stream_osr.model.whitening import fit_whitening, whiten
 from tests.blobs import fitted
-from tests.doors import model as inside
 
 
 def test_restated_is_what_the_rows_say() -> None:
     """Other scales, another origin, another prior; the coordinates mixed where that is possible."""
     rng = np.random.default_rng(0)
-    old, new = (inside.make_prior(3, nu=nu, scale=0.5, beta=beta) for nu, beta in ((5.0, 1.0), (9.0, 0.1)))
+    old, new = (make_prior(3, nu=nu, scale=0.5, beta=beta) for nu, beta in ((5.0, 1.0), (9.0, 0.1)))
     rows, dish = rng.normal(size=(40, 3)) + 2.0, np.repeat([0, 1], [30, 10])
     matrix = rng.normal(size=(3, 3))
-    way = inside.CoordinateMap(matrix, rng.normal(size=3))
-    before, after = inside.empty_dishes(2, old), inside.empty_dishes(2, new)
-    inside.refill(before, dish, inside.homogeneous(rows), old)
-    inside.refill(after, dish, inside.homogeneous(rows @ way.matrix + way.offset), new)
-    found = inside.restate(inside.statistics_of(before, np.arange(2)), way, old, new)
+    way = CoordinateMap(matrix, rng.normal(size=3))
+    before, after = empty_dishes(2, old), empty_dishes(2, new)
+    refill(before, dish, homogeneous(rows), old)
+    refill(after, dish, homogeneous(rows @ way.matrix + way.offset), new)
+    found = restate(statistics_of(before, np.arange(2)), way, old, new)
     np.testing.assert_array_equal(found.size, [30, 10])
     np.testing.assert_allclose(found.matrix, after.matrix, rtol=1e-11, atol=1e-9)
 
@@ -26,29 +31,29 @@ def test_restated_is_what_the_rows_say() -> None:
 def test_the_way_goes_by_the_names_of_the_features_and_knows_what_was_left_out() -> None:
     rng = np.random.default_rng(1)
     X, group = rng.normal(size=(200, 3)) * [1.0, 1e4, 1e-3] + [5.0, -1e6, 0.0], np.arange(200) % 2
-    old, order = inside.fit_whitening(X, group), [2, 0, 1]
-    new = inside.fit_whitening(2.0 * X[:100, order] + 1.0, group[:100], pca_components=2)
-    way = inside.passage(old, new, order)
+    old, order = fit_whitening(X, group), [2, 0, 1]
+    new = fit_whitening(2.0 * X[:100, order] + 1.0, group[:100], pca_components=2)
+    way = passage(old, new, order)
     np.testing.assert_allclose(
-        inside.whiten(old, X) @ way.matrix + way.offset, inside.whiten(new, X[:, order]), rtol=1e-9, atol=1e-6
+        whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, order]), rtol=1e-9, atol=1e-6
     )
-    cut = inside.fit_whitening(X, group, pca_components=2)
-    np.testing.assert_array_equal(inside.passage(cut, cut, [0, 1, 2]).matrix, np.eye(2))
-    assert not len(inside.passage(cut, cut, [0, 1, 2]).missing)
-    back = inside.passage(cut, old, [0, 1, 2])
+    cut = fit_whitening(X, group, pca_components=2)
+    np.testing.assert_array_equal(passage(cut, cut, [0, 1, 2]).matrix, np.eye(2))
+    assert not len(passage(cut, cut, [0, 1, 2]).missing)
+    back = passage(cut, old, [0, 1, 2])
     np.testing.assert_allclose(back.matrix.T @ back.matrix + back.missing, np.eye(3), atol=0.05)
 
 
 def test_subclasses_are_as_wide_as_the_known_classes_where_they_were_not_seen() -> None:
     rng = np.random.default_rng(2)
-    prior, other = inside.make_prior(2, 5.0, 0.5, 1.0), inside.make_prior(3, 6.0, 0.5, 1.0)
+    prior, other = make_prior(2, 5.0, 0.5, 1.0), make_prior(3, 6.0, 0.5, 1.0)
     rows, missing = rng.normal(size=(30, 2)), np.diag([0.0, 0.0, 1.0])
-    way = inside.CoordinateMap(np.eye(2, 3), np.zeros(3), missing=missing)
-    dishes, full = inside.empty_dishes(1, prior), inside.empty_dishes(1, other)
-    inside.refill(dishes, np.zeros(30, np.int64), inside.homogeneous(rows), prior)
-    found = inside.restate(inside.statistics_of(dishes, np.arange(1)), way, prior, other)
+    way = CoordinateMap(np.eye(2, 3), np.zeros(3), missing=missing)
+    dishes, full = empty_dishes(1, prior), empty_dishes(1, other)
+    refill(dishes, np.zeros(30, np.int64), homogeneous(rows), prior)
+    found = restate(statistics_of(dishes, np.arange(1)), way, prior, other)
     seen = np.column_stack([rows, np.zeros(30)])
-    inside.refill(full, np.zeros(30, np.int64), inside.homogeneous(seen), other)
+    refill(full, np.zeros(30, np.int64), homogeneous(seen), other)
     full.matrix[0, 2, 2] += 30.0
     np.testing.assert_allclose(found.matrix, full.matrix, rtol=1e-11, atol=1e-9)
 
@@ -56,14 +61,12 @@ def test_subclasses_are_as_wide_as_the_known_classes_where_they_were_not_seen() 
 def test_rows_belong_to_the_class_that_foresees_them_unless_they_gain_much() -> None:
     """A part of a class is of the class; what is much tighter, or elsewhere, is a subclass of its own."""
     trained = fitted(400, chains=1, nu=4.0, scale=0.2, beta=0.1).trained
-    known, frozen = trained.known, inside.densities(trained.known)
+    known, frozen = trained.known, densities(trained.known)
     rng = np.random.default_rng(2)
     for label, centre in enumerate(([0.0, 0.0], [10.0, 0.0])):
         spreads = {1.0: label, 0.5: label, 0.02: None}
         for spread, expected in spreads.items():
-            rows = inside.whiten(trained.whitening, rng.normal(centre, spread, size=(64, 2)))
-            assert inside.class_of(known, frozen, rows) == expected, spread
-    assert (
-        inside.class_of(known, frozen, inside.whiten(trained.whitening, rng.normal([5.0, 30.0], size=(8, 2)))) is None
-    )
-    assert inside.GAIN > 0
+            rows = whiten(trained.whitening, rng.normal(centre, spread, size=(64, 2)))
+            assert class_of(known, frozen, rows) == expected, spread
+    assert class_of(known, frozen, whiten(trained.whitening, rng.normal([5.0, 30.0], size=(8, 2)))) is None
+    assert GAIN > 0

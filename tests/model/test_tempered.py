@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.doors.model import dishes, homogeneous, log_predictives, make_prior, tempered
+from stream_osr.model import dishes
+from stream_osr.model.dishes import log_predictives
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.training import tempered
 
 
 def twice(n: int = 12):

@@ -7,15 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.model import (
-    CLOSED,
-    densities,
-    fit_whitening,
-    homogeneous,
-    log_class_densities,
-    log_prior_predictives,
-)
-from tests.doors.model import training as library
+from stream_osr.model import training as library
+from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model.franchise import CLOSED
+from stream_osr.model.known import densities, log_class_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.whitening import fit_whitening
 from tests.model.problems import Problem, check_books, make_base
 
 

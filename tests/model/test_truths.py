@@ -17,8 +17,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors import model as inside
-from tests.doors.model import training as library
+from stream_osr.model import known as library_known
+from stream_osr.model import student_t
+from stream_osr.model import training as library
+from stream_osr.model.known import densities, log_class_densities
+from stream_osr.model.moves import hyperparameters
+from stream_osr.model.moves.hyperparameters import Grid, make_grid
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.step import Settings, open_stream, step
+from stream_osr.model.whitening import fit_whitening
 from tests.model.problems import DIRICHLET, make_base
 from tests.model.truths import Past, draw_batch, draw_groups, draw_rows
 from tests.oracles import niw
@@ -42,10 +49,10 @@ def scores(true: list[dict[str, float]], drawn: list[dict[str, float]]) -> dict[
 GROUPS = (0, 0, 0, 0, 1, 1)
 
 
-def thinned(d: int) -> inside.Grid:
+def thinned(d: int) -> Grid:
     """The library's grid from end to end, with fewer points."""
-    grid = inside.make_grid(d)
-    return inside.Grid(grid.nu[::2], grid.psi[::2, ::8], grid.beta[::2])
+    grid = make_grid(d)
+    return Grid(grid.nu[::2], grid.psi[::2, ::8], grid.beta[::2])
 
 
 def of_training(
@@ -98,7 +105,7 @@ def told(training: library.Training, drawn: np.ndarray, rows: np.ndarray) -> dic
 def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     d, rng = 2, np.random.default_rng(31)
     grid, group = thinned(d), np.array(GROUPS)
-    space, start = inside.fit_whitening(rng.normal(size=(6, d)), group), make_base(d)[0]
+    space, start = fit_whitening(rng.normal(size=(6, d)), group), make_base(d)[0]
     true, drawn = [], []
     for _ in range(600):
         a, p, b = (int(rng.integers(size)) for size in (len(grid.nu), grid.psi.shape[1], len(grid.beta)))
@@ -114,7 +121,7 @@ def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     assert max(map(abs, found.values())) < LARGEST, found
 
 
-def mixed_prior(start: inside.Prior, concentration: np.ndarray, d: int) -> tuple[inside.Prior, Mixed]:
+def mixed_prior(start: Prior, concentration: np.ndarray, d: int) -> tuple[Prior, Mixed]:
     shares = [np.array(own) / sum(own) for own in DIRICHLET]
     alpha = [c * share for c, share in zip(concentration.tolist(), shares, strict=True)]
     pseudo = np.concatenate([[own.sum(), *own] for own in alpha])
@@ -125,11 +132,11 @@ def mixed_prior(start: inside.Prior, concentration: np.ndarray, d: int) -> tuple
 @pytest.mark.statistical
 def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior():
     d, rng, group = 1, np.random.default_rng(32), np.array(GROUPS)
-    space, start = inside.fit_whitening(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
+    space, start = fit_whitening(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
     first, _ = mixed_prior(start, np.ones(2), d)
     true, drawn = [], []
     for _ in range(600):
-        concentration = rng.choice(inside.hyperparameters.CONCENTRATION, 2)
+        concentration = rng.choice(hyperparameters.CONCENTRATION, 2)
         truth = draw_groups(GROUPS, rng)
         rows = draw_rows(truth.dish, mixed_prior(start, concentration, d)[1], rng)
         true.append(of_training(truth[:2], truth.tables, truth.dish, np.log(concentration), rows))
@@ -155,17 +162,15 @@ def stream_past(d: int) -> Past:
     centres = rng.normal(scale=2.0, size=(7, d))
     rows = centres[dish] + rng.normal(scale=0.5, size=(len(dish), d))
     prior, base = make_base(d, nu=d + 5.0, psi=2.0)
-    seating = library.seat_by_groups(inside.homogeneous(rows), group, dish, prior, True)
+    seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
     known, _ = library.summarize(
-        library.Training(inside.fit_whitening(rows, group), prior, seating), 0.2, background_components=True
+        library.Training(fit_whitening(rows, group), prior, seating), 0.2, background_components=True
     )
     assert known.dishes.size.tolist() == [8, 4, 10, 5]
     known = known._replace(gamma=3.0)  # small, so that a new table often serves what is on the menu
-    frozen = inside.densities(known)
+    frozen = densities(known)
     batch = np.concatenate([rows[:4], rows[-4:], 8.0 + 0.3 * rng.normal(size=(4, d))])
-    state, result = inside.step(
-        known, frozen, inside.open_stream(known, frozen), batch, rng, inside.Settings(5, 0, np.inf)
-    )
+    state, result = step(known, frozen, open_stream(known, frozen), batch, rng, Settings(5, 0, np.inf))
     emerging = [batch[result.subclass == key] for key in state.ids.tolist()]
     assert len(emerging)
     return Past(known, frozen, state, base, [rows[dish == k] for k in (0, 1, 4, 5)], emerging)
@@ -197,26 +202,22 @@ def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, tru
     past, rng, n = stream_past(d), np.random.default_rng(34), 6
     known, frozen, n_known = past.known, past.frozen, len(past.known.size)
     n_kinds = n_known + len(past.emerging_rows)
-    settings, settled = inside.Settings(8, n, np.inf), len(past.state.franchise.table_dish)
+    settings, settled = Settings(8, n, np.inf), len(past.state.franchise.table_dish)
     true, drawn = [], []
     for _ in range(truths):
         truth = draw_batch(past, n, rng)
-        points = inside.homogeneous(truth.rows)
-        whole = inside.log_class_densities(known, frozen, points)[0]
+        points = homogeneous(truth.rows)
+        whole = log_class_densities(known, frozen, points)[0]
         broad = np.column_stack(
-            [
-                inside.student_t.log_student_t(points, shape)
-                for shape in known.background_components
-                if shape is not None
-            ]
+            [student_t.log_student_t(points, shape) for shape in known.background_components if shape is not None]
         )
         share = np.exp(
-            inside.known.log_missing(frozen.log_weight) + broad - whole
+            library_known.log_missing(frozen.log_weight) + broad - whole
         )  # of the broad term in each density
         asked = np.column_stack([np.ones(n), np.tanh(truth.rows[:, 0] / 4.0), share])
         state = past.state
         for batch in (truth.rows[:3], truth.rows[3:]):
-            state, result = inside.step(known, frozen, state, batch, rng, settings)
+            state, result = step(known, frozen, state, batch, rng, settings)
         tables, ids = len(state.franchise.table_dish) - settled, state.ids.tolist()
         number = {k: k for k in range(n_known)}  # of every dish: known, emerging before, new
         for slot, key in enumerate(ids):

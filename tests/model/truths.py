@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from tests.doors.model import ALPHA, GAMMA, STREAM_ALPHA, Densities, Known, StreamState
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.known import Densities, Known
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA
 from tests.oracles import concentration, niw
 
 

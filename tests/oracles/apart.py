@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.evaluation import auroc
-from tests.doors.model import SUBSPACE_RIDGE as RIDGE
+from stream_osr.model.subspace import RIDGE
 
 
 def areas(rows: np.ndarray, group: np.ndarray, part: np.ndarray, ranks: list[int]) -> np.ndarray:

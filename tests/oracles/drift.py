@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.doors.discovery import drift as fast
+from stream_osr.discovery import drift as fast
 
 
 def follow(

@@ -9,8 +9,8 @@ import pytest
 from scipy.linalg import eigh
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
 from tests.blobs import fitted, stream_part
-from tests.doors.page import INSIDE, discriminants, planes
 
 
 def within(groups: list[np.ndarray]) -> np.ndarray:

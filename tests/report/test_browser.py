@@ -12,8 +12,8 @@ from playwright.sync_api import Locator, Page
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.files import naming
 from tests.blobs import around
-from tests.doors.page import naming
 from tests.report.browser import Opened, contrasts, covering, faint_texts, luminance, opened_page
 from tests.report.conftest import as_written
 

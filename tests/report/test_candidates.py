@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
+from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from tests.doors.files import Checkpoint, save_checkpoint
-from tests.doors.library import ConnectorError
-from tests.doors.page import LISTED, WORDS, choose_highlights, collect, naming, read_files, read_instances
+from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
+from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.page.report.files import naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 

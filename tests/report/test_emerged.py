@@ -8,8 +8,9 @@ from itertools import compress
 
 import pytest
 
-from tests.doors.library import ConnectorError
-from tests.doors.page import class_summary, read_decisions
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.page.report import class_summary
+from stream_osr_connectors.page.report.decisions_table import read_decisions
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 

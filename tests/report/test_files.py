@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.files import Checkpoint, save_checkpoint
-from tests.doors.library import ConnectorError, PersistenceError
-from tests.doors.page import read_files, read_truth
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
+from stream_osr_connectors.page.report.files import read_files, read_truth
 
 
 def test_files_are_told_by_what_is_in_them(run, files):

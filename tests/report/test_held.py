@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
+from stream_osr.errors import ConnectorError
+from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.page.report.events_section import RecallDrop, RefutedSubclass, recall_section
 from tests.blobs import dependent_rows, fitted, learn_all
-from tests.doors.library import ConnectorError
-from tests.doors.page import RecallDrop, RefutedSubclass, collect, recall_section
-from tests.doors.trust import ExpectedRecall
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
 

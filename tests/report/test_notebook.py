@@ -6,8 +6,8 @@ from copy import copy
 
 import numpy as np
 
+from stream_osr.decision import Decisions
 from tests.blobs import around
-from tests.doors.library import Decisions
 from tests.report.browser import opened_page
 from tests.report.conftest import EVIL_CLASSES, EVIL_FEATURES, KNOWN
 

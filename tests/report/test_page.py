@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, NotTrained
 from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.page import IN_WORDS
 from tests.blobs import fitted
-from tests.doors.library import ConnectorError, NotTrained
-from tests.doors.page import IN_WORDS
 
 
 class Page(HTMLParser):

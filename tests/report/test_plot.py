@@ -14,10 +14,11 @@ import pytest
 import vl_convert
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
+from stream_osr_connectors.page.plot import Figures
 from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.charts import LIGHT
 from tests.blobs import fitted, learn_all, told
-from tests.doors.library import ConnectorError, InvalidParameter, MissingExtra, NotTrained
-from tests.doors.page import LIGHT, Figures
 from tests.report.conftest import Run
 
 PAGE = "stream_osr_connectors.page"

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from stream_osr.evaluation import AUROC, OpenSetReport
+from stream_osr_connectors.page.report import class_summary
+from stream_osr_connectors.page.report.decisions_table import read_decisions
 from tests.blobs import fitted
-from tests.doors.page import class_summary, read_decisions
 
 
 def test_the_table_agrees_with_the_summary(run):

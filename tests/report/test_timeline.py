@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.page import BINS, ROWS, lay_out, read_decisions, signs
+from stream_osr_connectors.page.report.charts import signs
+from stream_osr_connectors.page.report.decisions_table import read_decisions
+from stream_osr_connectors.page.report.timeline import BINS, ROWS, lay_out
 from tests.report.conftest import BEGINS, NEW, N
 from tests.report.test_told import decision
 

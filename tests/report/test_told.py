@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.library import ConnectorError
-from tests.doors.page import read_decisions
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.page.report.decisions_table import read_decisions
 
 
 def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more) -> dict:

@@ -14,11 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stream_osr import Event
+from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
-from tests.doors.discovery import Event
-from tests.doors.library import ConnectorError, StreamOSRError
-from tests.doors.page import MOST_LABELS, MOST_OTHERS, Content, collect, read_files
+from stream_osr_connectors.page.report.content import Content, collect
+from stream_osr_connectors.page.report.decisions_table import MOST_LABELS
+from stream_osr_connectors.page.report.events_section import MOST_OTHERS
+from stream_osr_connectors.page.report.files import read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page

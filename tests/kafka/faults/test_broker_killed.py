@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from tests.doors.kafka import Offset, Place, TransactionalProducer
+from stream_osr_connectors.kafka.client.interface import Offset
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.places import Place
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import Site, running

@@ -8,7 +8,8 @@ import pytest
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
-from tests.doors.kafka import TransactionalProducer, exits
+from stream_osr_connectors.kafka import exits
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import ServiceThread, Site, Trial, until
 from tests.kafka.streams import check_exactly_once

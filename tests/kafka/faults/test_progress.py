@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import recovery as keeping
+from stream_osr_connectors.kafka.run import recovery as keeping
 from tests.kafka.decoders import SECONDS
 from tests.kafka.faults.trials import Site, Trial, Watch, running, until
 from tests.kafka.streams import check_exactly_once, instances

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from stream_osr.archive.records import VERSION
 from stream_osr_connectors.kafka import load_settings
-from tests.doors.archive import VERSION
-from tests.doors.kafka import Outgoing, PlainProducer, read_all, state_copies
+from stream_osr_connectors.kafka.client.consumers import read_all
+from stream_osr_connectors.kafka.client.producer import PlainProducer
+from stream_osr_connectors.kafka.run.state_copies import state_copies
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.kafka.faults.doing import configure, delete_records, delete_topic, set_quota
 from tests.kafka.faults.trials import Site, Trial, until
 

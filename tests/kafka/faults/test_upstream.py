@@ -10,7 +10,8 @@ import pytest
 from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service
-from tests.doors.kafka import Overview, logger
+from stream_osr_connectors.kafka.log import logger
+from stream_osr_connectors.kafka.ops.metrics import Overview
 from tests.kafka.faults.trials import Site, running, until
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 

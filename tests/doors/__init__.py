@@ -1,1 +1,0 @@
-"""Doors: one module a package through which tests reach inside it."""
