@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd broker demo warmup chains pyspark spark cases test test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install browser faketime prometheus systemd broker demo warmup pyspark spark cases test test-all test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -66,11 +66,13 @@ broker:    ## collect what the tests start brokers from, if there are Java and M
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
-warmup: $(VENV)/.dev   ## compile the sampler, once for these sources
-	$(BIN)/stream-osr warmup
+warmup: $(VENV)/.core   ## compile the sampler, once for these sources
+	@$(BIN)/stream-osr warmup
 
-chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own; the others find all modules translated
-	$(BIN)/pytest --quiet -m 'chains and not long'
+# the compiler takes one core, and pip another
+$(VENV)/.ready: $(VENV)/.core
+	@$(BIN)/stream-osr warmup & compiling=$$!; $(MAKE) --no-print-directory install && wait $$compiling
+	@touch $@
 
 $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 	@echo "Installing pyspark into $(VENV) (once, 430 MB) ..."
@@ -79,21 +81,26 @@ $(VENV)/.pyspark: constraints.txt | $(VENV)/.dev
 
 pyspark: $(VENV)/.pyspark   ## install what the tests of Spark need
 
-# without the real job: SPARK='spark and not long'
-SPARK ?= spark
+# without the real job: SPARK='not long'
+SPARK ?=
 spark: $(VENV)/.pyspark   ## run the tests of Spark, with a real job that is killed (Java 17)
 	$(BIN)/pytest -n 0 -m '$(SPARK)' tests/spark
 
 cases: $(VENV)/.dev   ## run the scripts of ../shared/cases (STREAM_OSR_CASES); CASES_CHAINS=4: with the default number of chains
 	$(BIN)/pytest -n 0 tests/habits/test_cases.py
 
-# those that are left to do
-TESTS ?= not long
-test: warmup   ## run the tests (those marked long excepted)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 40 --durations-min 5 -m '$(TESTS)'
+PARALLEL := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+test: $(VENV)/.ready   ## run the tests of the first tier: all that needs Python packages alone (minutes)
+	@$(BIN)/stream-osr warmup
+	$(PARALLEL) --tier first
 
-test-long: $(VENV)/.dev   ## run the tests that take minutes
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 3600 -m long
+TIER ?= all
+test-all: $(VENV)/.ready   ## run both tiers: also what needs a broker, a browser, data, many values or seeds (half an hour)
+	@$(BIN)/stream-osr warmup
+	$(PARALLEL) --tier $(TIER) --durations 40 --durations-min 5 -m 'not long'
+
+test-long: $(VENV)/.dev   ## run the tests that take minutes each
+	$(PARALLEL) --timeout 3600 -m long
 
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too, with the state in a folder, in a topic and below a URL (an hour)
 	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults

@@ -72,8 +72,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a module in one process (``--dist loadgroup``): what they share is made once, or compiled."""
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
-        if item.path.stem in CHAINS:
-            item.add_marker(pytest.mark.chains)
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: _rank(item, groups[item]))
     places = _places(list(dict.fromkeys(groups[item] for item in items)))

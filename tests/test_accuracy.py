@@ -10,7 +10,8 @@ from stream_osr.evaluation import OpenSetReport
 from tests.data import need_data
 
 
-@pytest.mark.statistical
+@pytest.mark.needs("data")
+@pytest.mark.thorough
 @pytest.mark.parametrize("batch_size", [64, 256])
 def test_pendigits_with_five_known_and_five_unknown_classes(batch_size):
     data = need_data("PENDIGITS")

@@ -18,7 +18,7 @@ def loss(name: str, instances: int, seeds: range, **changes: float) -> float:
     return float((pairs[:, 0] - pairs[:, 1]).mean())
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SETS)
 def test_a_new_class_is_seen_after_a_quiet_time_as_at_the_start(name):
     # 5000 instances are 25 half-lives: what is older weighs less than 1e-7, so this is the state of any later time;

@@ -6,12 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.trust import balance as law
 from stream_osr.trust import levels
 from tests.oracles import balance as oracle
+from tests.tiers import examples
 
 
 def share_out(books, classes, distinct, kappa=np.nan, before=None, spread=None, due=None):
@@ -96,7 +97,7 @@ def test_known_share_at_its_limits() -> None:
     assert share(0.0, 50.0) > 0.9, "references alone: whatever comes there is known"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     stream=st.floats(0, 500),
     taken=st.floats(0, 500),
@@ -311,7 +312,7 @@ def test_levels_near_a_class_of_few_references_are_as_coarse_as_these_allow() ->
     assert levels_at(every, 1, 1) == [0, 3, 3, 3, 4, 5]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 10_000),
     n_classes=st.integers(1, 4),

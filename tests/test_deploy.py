@@ -33,12 +33,13 @@ from stream_osr_connectors.kafka.ops.metrics import METRICS
 from stream_osr_connectors.kafka.settings import unknown_variables
 from tests.documents.commands import problem
 from tests.documents.reading import blocks
-from tests.kafka.brokers import Broker, SecondBroker, do_without, why_there_is_none
+from tests.kafka.brokers import Broker, SecondBroker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.prometheus import promtool
 from tests.kafka.scraping import address, metrics, status, total
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 from tests.processes import COMMAND, Process, run
+from tests.tiers import do_without
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "kafka"
@@ -337,6 +338,7 @@ def test_compose_runs_what_the_manifest_runs() -> None:
 # The page.
 
 
+@pytest.mark.needs("prometheus")
 def test_the_rule_of_the_page_gives_the_metric_that_the_autoscaler_reads(tmp_path: Path) -> None:
     rules = [yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml"]
     (rule,) = (each for found in rules for each in found["externalRules"])
@@ -400,8 +402,6 @@ def brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Broker, Broker, Broker]]:
     """Three brokers of one cluster."""
-    if (reason := why_there_is_none()) is not None:
-        do_without(reason)
     quieten()
     folders = [tmp_path_factory.mktemp(f"broker-{number}") for number in range(3)]
     first = Broker(folders[0], Path(request.config.cache.mkdir("kafka-jars")))
@@ -414,7 +414,7 @@ def brokers(
         together([each.start for each in found[1:]] + [warm_up])
         yield found
     except subprocess.CalledProcessError as error:
-        do_without(f"a broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
+        do_without("broker", f"it did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
     finally:
         together([each.kill for each in found])
 

@@ -46,6 +46,7 @@ def test_gradients_are_better_than_pixels_on_the_bundled_digits() -> None:
     assert gradients.told > discriminants.told
 
 
+@pytest.mark.needs("data")
 def test_usps() -> None:
     """One of the three runs of the page that :func:`test_the_page_on_usps` repeats, of two embeddings."""
     need_data("USPS")
@@ -61,6 +62,7 @@ def check_usps(gradients: list[float], pixels: list[float]) -> None:
     assert micro_f > pixels[2] + 0.01
 
 
+@pytest.mark.needs("data")
 @pytest.mark.long
 def test_the_page_on_usps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the page that needs the images of USPS; the figures are those of the read-me."""

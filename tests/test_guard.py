@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
@@ -24,6 +24,7 @@ from stream_osr.trust.references import References
 from tests.blobs import check_stream, fitted, learn_all, menu_weights, stream_part, told, training_part
 from tests.oracles import balance as oracle
 from tests.oracles import niw
+from tests.tiers import examples
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 48, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
 
@@ -130,7 +131,7 @@ def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> KnownS
     )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(1, 6),
@@ -219,7 +220,7 @@ def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
     assert not len(law.mostly_new(guard, few)), "of a class with so few references none may have come"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 10_000),
     before=st.integers(1, 4),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
@@ -18,6 +18,7 @@ from stream_osr.config import grouped
 from stream_osr.errors import NothingToUndo
 from stream_osr.stream import Stream
 from tests.blobs import KNOWN, check_stream, fitted, told
+from tests.tiers import examples
 
 CENTRES = [*KNOWN.values(), (4.0, 14.0), (-12.0, -9.0), (25.0, 8.0), (4.0, 17.0)]
 
@@ -146,7 +147,7 @@ class Story:
         assert counted == dict(self.labels), "the counters agree with the decisions"
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(operations, min_size=5, max_size=16), st.sampled_from([{}, {"decision_delay": 12}, {"window": 0}]))
 @example([("promote", 0, 1, "left"), ("label", 34, "left"), ("flush",)], {})  # the last instance of a subclass goes
 def test_identities_are_never_used_again(story, arguments):

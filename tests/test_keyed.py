@@ -96,6 +96,7 @@ def test_a_key_has_the_results_of_a_recognizer_of_its_own(
     assert (keyed.loaded == 0) == (memory == 1 << 30)
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize("table", ["KEYSTROKE/open/order", "ELEC2/closed/order", "TEP/open/order"])
 def test_tables_in_their_order_whose_recognizers_are_stored_and_read_again(table: str) -> None:
     """Neighbours depend on each other and values drift. Each of two keys gets every other part of the stream."""

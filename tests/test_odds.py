@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.trust import prior_odds
 from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds, start_odds
+from tests.tiers import examples
 
 HALF_LIFE = 200.0
 
@@ -102,7 +103,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(rows=ROWS, seed=st.integers(0, 1000), n=st.integers(1, 40))
 def test_shift_is_within_its_bounds_and_probabilities_stay_probabilities(rows, seed, n):
     probabilities = np.array(rows) / np.sum(rows, axis=1, keepdims=True)

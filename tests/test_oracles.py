@@ -54,7 +54,7 @@ def test_marginal_is_the_likelihood_integrated_over_the_prior():
     assert np.exp(base.log_marginal(rows)) == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_drawn_blocks_follow_the_predictives():
     base = full(2)
     rng = np.random.default_rng(7)
@@ -94,7 +94,7 @@ def test_concentration_integrals_agree_with_adaptive_quadrature(prior, count, si
     assert concentration.mean(prior, count, sizes) == pytest.approx(integral(1) / integral(0), rel=1e-9)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_concentration_draws_have_the_posterior_mean_and_a_fixed_value_stays():
     rng = np.random.default_rng(3)
     draws = [concentration.draw((10.0, 1.0), 4, [5, 3], rng) for _ in range(2000)]
@@ -186,7 +186,7 @@ def test_joint_target_agrees_with_two_dimensional_quadrature():
     assert exact.mean_gamma == pytest.approx(joint.sum(axis=(0, 1)) @ gammas, rel=1e-7)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_draws_from_the_restricted_prior_follow_it():
     franchise = crf.Franchise([0, 0, 1, 1], (10.0, 1.0), (5.0, 1.0), ownership=True)
     rng = np.random.default_rng(17)

@@ -273,6 +273,7 @@ def test_references_of_dependent_classes_are_judged_without_their_neighbours():
     assert abs(blocks - later) < 0.7 * abs(folds - sure)
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize("world", ["closed", "open"])
 def test_typing_on_a_keyboard_in_its_order(world):
     run = stream(need_ordered(f"KEYSTROKE/{world}/order"), seed=0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_osr.trust import recall as law
+from tests.tiers import examples
 
 MANY = np.full(3, 10_000)
 
@@ -61,7 +62,7 @@ def test_what_no_class_describes_makes_no_warning() -> None:
     assert 0 <= only.low <= only.recall <= only.high <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @example(recall=0.9777242162308132)  # whole instances: a tenth wider than asked for
 @given(recall=st.floats(0.02, 0.98))
 def test_as_many_instances_as_are_said_would_do(recall: float) -> None:

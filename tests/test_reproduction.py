@@ -17,7 +17,8 @@ TOLERANCE = 0.02
 MEASURED = [("PENDIGITS", OURS), ("COIL20", OURS), ("COIL20", "CD-OSR class-wise"), ("COIL20", "OSNN")]
 
 
-@pytest.mark.statistical
+@pytest.mark.needs("data")
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "method"), MEASURED)
 def test_micro_f_is_what_is_on_record(name, method):
     need_data(name)

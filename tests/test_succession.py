@@ -330,6 +330,7 @@ def test_what_the_new_model_knows_is_left_behind(earlier: OpenSetRecognizer) -> 
     assert events == []
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize(("name", "n_known", "most"), [("PENDIGITS", 5, 0), ("LETTER", 10, 2)])
 def test_the_class_that_was_trained_since_takes_its_subclasses_and_no_others(
     name: str, n_known: int, most: int

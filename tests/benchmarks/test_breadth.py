@@ -17,6 +17,7 @@ RECORD = dict(zip(RECIPES, ["KNN", "LOF", "Forest", "Mahalanobis", "ClassMahalan
 """What the recipes are called in the record beside the tables."""
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize("seed", [0, 2])
 def test_recipes_give_what_is_on_record(seed):
     need_data("WINE")
@@ -29,6 +30,7 @@ def test_recipes_give_what_is_on_record(seed):
             assert found[figure] == pytest.approx(float(record[name][figure]), abs=1e-4), (method, figure)
 
 
+@pytest.mark.needs("data")
 def test_blocks_are_one_hot():
     for name, blocks in BLOCKS.items():
         X = need_data(name).X
@@ -38,6 +40,7 @@ def test_blocks_are_one_hot():
         assert len({column for block in blocks for column in block}) == sum(map(len, blocks))
 
 
+@pytest.mark.needs("data")
 def test_every_table_divides():
     for name in TABLES:
         data, part = need_data(name), divide(name, 0)

@@ -63,7 +63,8 @@ def test_an_unknown_start_is_an_error():
         cocluster(np.eye(3), np.arange(3), np.eye(3), np.random.default_rng(0), nu=5, scale=1, start="middle")
 
 
-@pytest.mark.statistical
+@pytest.mark.needs("data")
+@pytest.mark.thorough
 def test_the_papers_protocol_on_pendigits():
     # the reference gives micro-F .988 here at nu = d + 1, scale .1 and 43 known subclasses for the paper's 43
     data = need_data("PENDIGITS")

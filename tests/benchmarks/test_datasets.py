@@ -14,6 +14,7 @@ def directory(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize(
     ("name", "shape", "n_classes", "kind"),
     [
@@ -35,6 +36,7 @@ def test_sets_have_the_size_that_the_paper_and_the_providers_state(name, shape, 
     assert {type(label) for label in y.tolist()} == {kind}
 
 
+@pytest.mark.needs("data")
 def test_usps_is_the_providers_training_part_unless_all_is_asked_for():
     part, everything = need_data("USPS"), need_data("USPS", full=True)
     assert len(everything.X) == 9298
@@ -42,6 +44,7 @@ def test_usps_is_the_providers_training_part_unless_all_is_asked_for():
     np.testing.assert_array_equal(part.y, everything.y[:7291])
 
 
+@pytest.mark.needs("data")
 def test_experiments_of_the_paper_fit_the_sets():
     assert datasets.KNOWN_CLASSES.keys() == datasets.UNKNOWN_CLASSES.keys()
     for name, n_known in datasets.KNOWN_CLASSES.items():

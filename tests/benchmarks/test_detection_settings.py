@@ -70,6 +70,7 @@ def test_detection_is_counted_in_instances_of_the_class(coil):
     assert {a["class"] for a in alarms} == emerged
 
 
+@pytest.mark.needs("data")
 def test_settings_print_and_write_figures(tmp_path, capsys, monkeypatch):
     need_data("COIL20")
     monkeypatch.setattr(closed, "ORDERS", 2)

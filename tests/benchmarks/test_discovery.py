@@ -28,6 +28,7 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     assert least <= run["final Err"] <= least + 0.1
 
 
+@pytest.mark.needs("data")
 def test_grouping_of_a_real_set(tmp_path, capsys):
     need_data("COIL20")
     path = tmp_path / "figures.json"
@@ -46,6 +47,7 @@ def test_grouping_of_a_real_set(tmp_path, capsys):
     assert f"{mean:.3f}" in capsys.readouterr().out.splitlines()[-2]
 
 
+@pytest.mark.needs("data")
 def test_drift_of_a_real_set(monkeypatch):
     need_data("PENDIGITS")
     monkeypatch.setattr(drift, "MOVING", 1)

@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.data import need_data
 from tests.documents.reading import ROOT
 
 
+@pytest.mark.needs("data")
 def test_the_protocol_of_the_paper_runs() -> None:
     need_data("PENDIGITS")
     command = [sys.executable, "-m", "benchmarks.paper.example", "PENDIGITS"]

@@ -19,6 +19,7 @@ def classes() -> gaussians.Gaussians:
     return gaussians.make(2, 3)
 
 
+@pytest.mark.needs("data")
 def test_long_closed_streams_print_and_write_figures(tmp_path, capsys, monkeypatch):
     need_data("COIL20")
     monkeypatch.setattr(closed20k, "INSTANCES", 500)
@@ -29,6 +30,7 @@ def test_long_closed_streams_print_and_write_figures(tmp_path, capsys, monkeypat
     assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["COIL20", "2"]
 
 
+@pytest.mark.needs("data")
 def test_switched_on_prints_and_writes_figures(tmp_path, capsys):
     need_data("SATIMAGE")
     path = tmp_path / "figures.json"

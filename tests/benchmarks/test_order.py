@@ -226,6 +226,7 @@ def test_the_command_measures_a_table_and_writes_the_page(ordered, tmp_path, cap
     assert written.startswith("above")
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize("name", ["KEYSTROKE/closed", "KEYSTROKE/open", "TEP/closed"])
 def test_what_must_hold_of_an_ordered_table_holds(name):
     given = need_ordered(f"{name}/order")

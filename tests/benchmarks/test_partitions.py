@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.discovery import partitions
 from benchmarks.discovery.partitions import listen
 from benchmarks.discovery.streams import prepare, recognizer
 from tests.data import need_data
 
 
+@pytest.mark.needs("data")
 def test_figures_and_their_table():
     need_data("COIL20")
     coil = prepare("COIL20", 100)

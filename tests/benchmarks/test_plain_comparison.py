@@ -27,14 +27,14 @@ def differs(found: Comparison) -> bool:
     return bool((figures > LIMITS).any() or found.fast_plain.mean() > 1.15 * found.plain_plain.mean())
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_with_other_randomness_the_steps_agree_as_two_plain_ones_do(streams):
     found = compare(streams)
     assert (np.abs((found.again - found.plain).mean(axis=0)) < LIMITS).all()
     assert not differs(found), found
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_a_step_that_never_seats_anybody_again_would_be_noticed(streams):
     def once(*arguments: Any) -> Any:
         *rest, settings = arguments

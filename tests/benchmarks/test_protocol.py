@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper.protocol import split, validation_split
 from stream_osr.errors import InvalidParameter
+from tests.tiers import examples
 
 
 def numbered(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +29,7 @@ problems = st.tuples(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems)
 def test_split_uses_each_instance_of_the_chosen_classes_once(problem):
     sizes, seed, data = problem
@@ -48,7 +49,7 @@ def test_split_uses_each_instance_of_the_chosen_classes_once(problem):
     assert not set(parts.y_train.tolist()) & set(parts.unknown)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems)
 def test_more_unknown_classes_change_nothing_but_what_they_add(problem):
     sizes, seed, data = problem

@@ -15,6 +15,7 @@ from benchmarks import before, speed, streams, written
 from tests.data import need_data
 
 
+@pytest.mark.needs("data")
 def test_a_short_stream_has_figures():
     need_data("LETTER")
     name = "LETTER, batch 64, one chain, window 0"
@@ -89,6 +90,7 @@ def test_two_trees_are_measured_in_turn(repository, tmp_path, monkeypatch):
     assert (repository / "stream_osr" / "__init__.py").read_text() == "COST = 2.0\n"
 
 
+@pytest.mark.needs("data")
 def test_step_is_measured_against_the_floor(monkeypatch):
     need_data("LETTER")
     monkeypatch.setattr(speed, "STEPS", {"LETTER-64": speed.STEPS["LETTER-64"]})

@@ -7,12 +7,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.openset import statistics
 from benchmarks.openset.statistics import LARGEST_EXACT, holm, mean_interval, paired, sign_flip
+from tests.tiers import examples
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
@@ -23,7 +24,7 @@ def test_interval_is_that_of_student(level):
     assert found[2:] == pytest.approx(stats.ttest_1samp(x, 0.0).confidence_interval(level))
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_corrected_interval_holds_the_mean_where_divisions_overlap_and_the_plain_one_does_not():
     # the figure of a division: mean of its test part, half of a sample; over seeds they share the sample's own luck
     rng = np.random.default_rng(4)
@@ -84,7 +85,7 @@ def test_pairs_are_by_seed_whatever_the_order_and_others_are_counted():
     assert all(map(math.isnan, (nothing.mean, nothing.low, nothing.high, nothing.p)))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9))
 def test_sign_flip_is_exact_though_sums_are_rounded(pairs):
     whole = [a - b for a, b in pairs]
@@ -102,7 +103,7 @@ def test_drawn_patterns_are_near_the_exact_ones_always_the_same_and_never_none()
     assert sign_flip(np.ones(60)) == 1 / (statistics.N_DRAWN + 1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 100).map(lambda n: n / 100), min_size=1, max_size=8), st.integers(1, 100))
 def test_holm_rejects_what_stepping_down_rejects(p, percent):
     alpha = percent / 100 - 0.0005  # no p-value times a count is that near

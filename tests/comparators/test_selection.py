@@ -123,6 +123,7 @@ def test_the_scaling_chosen_is_the_better_one(method, problem, better, worse):
     assert f > found({"scaling": worse})[1] + 0.05
 
 
+@pytest.mark.needs("data")
 @pytest.mark.parametrize("method", ["OSNN", "EVM", "QDA + chi2"])
 def test_coil20_comes_near_the_figures_on_record(method):
     need_data("COIL20")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
@@ -22,11 +22,9 @@ from stream_osr_connectors.files.file_run import Sinks
 from tests.connectors.test_properties import no_waiting_for_the_disk
 from tests.file_runs import run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
+from tests.tiers import examples
 
 __all__ = ["no_waiting_for_the_disk"]  # a fixture
-
-few = settings(max_examples=240, deadline=None)
-many = settings(max_examples=4000, deadline=None)
 
 
 line_ends = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r", b"\n\n", b""])
@@ -143,14 +141,14 @@ def test_values_that_python_does_not_write_out(value: Any) -> None:
     assert all("to show" in record["reason"] or "[...]" in record["reason"] for record in errors.records)
 
 
-@few
+@examples(240)
 @given(files, suffixes, whichever)
 def test_files_of_anything(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
     check_file(*file, suffix, all_fields=all_fields)
 
 
 @pytest.mark.long
-@many
+@examples(4000)
 @given(files, suffixes, whichever)
 def test_files_of_anything_at_length(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
     check_file(*file, suffix, all_fields=all_fields)

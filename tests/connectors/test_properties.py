@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stream_osr_connectors.files import BadRecord, Record, Sink, Source, open_sink, open_source
+from tests.tiers import examples
 
 NAMES = ["data.csv", "data.csv.gz", "data.jsonl", "data.jsonl.gz"]
 
-few = settings(max_examples=60, deadline=None)
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 some_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.none()
@@ -55,7 +55,7 @@ def rows(draw: st.DrawFn) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few
+@examples(60)
 @given(rows())
 def test_what_is_written_is_read(name: str, rows: list[Record]) -> None:
     with file(name) as path:
@@ -97,7 +97,7 @@ def open_any(path: Path) -> Source:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few
+@examples(60)
 @given(st.data())
 def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject) -> None:
     content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
@@ -114,7 +114,7 @@ def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few
+@examples(60)
 @given(st.data())
 def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
     content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
@@ -146,7 +146,7 @@ def write(sink: Sink, batches: list[list[Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few
+@examples(60)
 @given(batches, st.data())
 def test_going_on_after_a_crash_equals_no_crash(name: str, batches: list[list[Any]], data: st.DataObject) -> None:
     """Some of the batches that follow were written between the checkpoint and the crash."""

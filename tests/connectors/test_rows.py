@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
@@ -23,6 +23,7 @@ from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import FileRun, Sinks
 from tests.blobs import around
 from tests.file_runs import run
+from tests.tiers import examples
 
 NAMES = ("a", "b", "c")
 
@@ -84,7 +85,7 @@ def check_mixed(lines: list[bytes], sizes: list[int], options: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.sampled_from(PLAIN * 4 + OTHER), max_size=20), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_rows_are_those_of_the_iterator(options: dict[str, Any], lines: list[bytes], sizes: list[int]) -> None:
     check_mixed(lines, sizes, options)

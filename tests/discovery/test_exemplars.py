@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.discovery.exemplars import choose
+from tests.tiers import examples
 
 RNG = np.random.default_rng(5)
 MEMBERS = RNG.normal([10.0, -4.0, 0.5], [1.0, 0.2, 3.0], (60, 3))
@@ -82,7 +83,7 @@ def test_few_members_are_shared(n, core, boundary):
     assert lists([], [], []) == [[], [], []], "of no shape"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_whatever_comes_is_chosen_from_without_repeating(data):
     values = st.floats(width=64, allow_nan=True, allow_infinity=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -12,6 +12,7 @@ from stream_osr.discovery import new_classes as law
 from stream_osr.model.dishes import add, empty_dishes
 from stream_osr.model.prior import make_prior
 from tests.oracles import grouping as oracle
+from tests.tiers import examples
 
 
 def some(count: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -50,7 +51,7 @@ def test_distance_is_minus_the_logarithm_of_the_overlap():
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_memory_does_not_change_a_bit(seed):
     rng = np.random.default_rng(seed)
     ids, size, mean, covariance = some(8, 3, seed)
@@ -83,7 +84,7 @@ def test_a_subclass_that_exchanged_an_instance_has_changed():
 
 
 @given(st.integers(0, 10_000), st.floats(0, 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_groups_are_those_of_the_twin(seed, threshold):
     ids, _, mean, covariance = some(9, 2, seed)
     found = law.compare(ids, np.full(9, law.LEAST_SIZE), mean, covariance)
@@ -91,7 +92,7 @@ def test_groups_are_those_of_the_twin(seed, threshold):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_threshold_is_that_of_the_twin(seed):
     ids, size, mean, covariance = some(9, 2, seed)
     known, owner = law.compare(ids, size + law.LEAST_SIZE, mean, covariance), np.arange(9) % 3
@@ -133,7 +134,7 @@ def test_nothing_and_only_small_subclasses():
 
 
 @given(st.integers(0, 10_000), st.permutations(range(8)))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_groups_do_not_depend_on_the_order(seed, order):
     parts = some(8, 2, seed)
     group = law.gather(law.compare(*parts), 2.0)
@@ -142,7 +143,7 @@ def test_groups_do_not_depend_on_the_order(seed, order):
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_mutual_information_is_that_of_scikit_learn(things):
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -152,7 +153,7 @@ def test_mutual_information_is_that_of_scikit_learn(things):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_agreement_is_that_of_the_twin(seed):
     rng = np.random.default_rng(seed)
     counts = rng.integers(2, 7, 4)
@@ -227,7 +228,7 @@ def test_estimate_is_between_what_chains_and_counts_say(counts, estimate):
 
 
 @given(st.lists(st.tuples(st.floats(1, 60), st.floats(0.1, 60)), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_number_is_in_its_interval(counts):
     found = law.estimate_number([law.ClassCounts(*count) for count in counts])
     assert 1 <= found.low <= found.number <= found.high

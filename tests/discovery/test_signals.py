@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
@@ -19,6 +19,7 @@ from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recent_instances import as_batches, recall
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.tiers import examples
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_a_class_that_emerges_is_no_outlier_even_when_it_is_gone(trained):
     assert books.stream.signals.outliers < 32
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @example(batches=[(200, 0.02, [])], window=0, half_life=20.0)  # seats fade within one batch
 @given(
     st.lists(

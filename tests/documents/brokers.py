@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory, gettempdir
 import pytest
 
 from tests.documents.reading import BROKER, ROOT, starts_broker
-from tests.kafka.brokers import do_without, why_there_is_none
+from tests.tiers import do_without
 
 PORTS = {9092: "the broker", 9093: "its controller", 9464: "the metrics of the service"}
 """What the pages and the examples say."""
@@ -27,11 +27,9 @@ def usual_broker(page: str, config: pytest.Config, patch: pytest.MonkeyPatch) ->
     The page may start it itself: its commands find the jars of the other tests, and the folder. Pages take turns,
     also those of other processes.
     """
-    if (reason := why_there_is_none()) is not None:
-        do_without(reason)
     with _turn(), TemporaryDirectory(prefix="broker-") as folder:
         if (reason := _taken()) is not None:
-            do_without(reason)
+            do_without("broker", reason)
         patch.setenv("WORK", folder)
         patch.setenv("LIBS", str(Path(config.cache.mkdir("kafka-jars")) / "libs"))
         try:

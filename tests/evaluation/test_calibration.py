@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import auroc, expected_calibration_error, fpr_at_recall, oscr, reliability_curve
 from tests.oracles import ranking
+from tests.tiers import examples
 
 answers = st.lists(st.tuples(st.integers(0, 8).map(lambda n: n / 8), st.booleans()), min_size=1, max_size=60)
 scored = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.booleans()), min_size=2, max_size=60).filter(
@@ -20,7 +21,7 @@ scored = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.booleans()), mi
 """Score, whether unknown, whether rightly named; of both known and unknown instances."""
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(answers)
 def test_auroc_is_that_of_sklearn_ties_included(pairs):
     score, truth = zip(*pairs, strict=True)
@@ -35,7 +36,7 @@ def test_auroc_takes_scores_of_any_scale():
     assert auroc([5.0, 4.0], [False, True]) == 0.0
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(answers, st.integers(1, 20), st.randoms())
 def test_bins_hold_everything_and_the_order_of_instances_does_not_matter(pairs, n_bins, random):
     curve = reliability_curve(*zip(*pairs, strict=True), n_bins)
@@ -89,7 +90,7 @@ def test_what_is_no_prediction_is_refused(p, truth, n_bins, message):
         expected_calibration_error(p, truth, n_bins)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(scored, st.integers(1, 100))
 def test_fpr_at_recall_is_that_of_the_smallest_threshold_that_accepts_enough(rows, percent):
     score, unknown, _ = zip(*rows, strict=True)
@@ -108,13 +109,13 @@ def test_a_share_of_the_known_is_not_rounded_up_to_one_instance_more(n_known):
             assert fpr_at_recall(score, truth, percent / 100) == accepted / n_known
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(scored)
 def test_oscr_is_the_area_under_its_curve(rows):
     assert oscr(*zip(*rows, strict=True)) == pytest.approx(ranking.oscr(*zip(*rows, strict=True)))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(scored)
 def test_oscr_is_auroc_where_all_are_right_and_otherwise_within_its_bounds(rows):
     score, unknown, right = map(np.array, zip(*rows, strict=True))

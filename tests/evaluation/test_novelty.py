@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF, OpenSetReport
+from tests.tiers import examples
 
 KNOWN = ["a", "b", "c"]
 OF_LABELS = [MNew, FNew, Err, OpenSetMicroF, OpenSetMacroF]
@@ -53,7 +54,7 @@ def test_values_are_those_of_scikit_learn_when_all_that_is_novel_has_one_name(pa
 
 
 @pytest.mark.parametrize("kind", OF_LABELS)
-@settings(max_examples=30)
+@examples(30)
 @given(pairs=PAIRS, more=PAIRS, seed=st.randoms())
 def test_order_does_not_matter_and_revert_undoes_update(kind, pairs, more, seed):
     metric = of(kind, pairs + more)

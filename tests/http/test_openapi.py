@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
 from tests.http.serving import TOKEN, service
+from tests.tiers import examples
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,6 @@ schema = schemathesis.pytest.from_fixture("described")
 
 
 @schema.parametrize()
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
+@examples(3, derandomize=True, suppress_health_check=[*HealthCheck])
 def test_answers_are_those_of_the_document(case: Any) -> None:
     case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=EXCLUDED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,9 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
-
-import pytest
 
 from tests.kafka.security import Security
 
@@ -92,20 +88,6 @@ class SecondBroker(Broker):
         listener = f"listeners=PLAINTEXT://{self.address}\nadvertised.listeners=PLAINTEXT://{self.address}"
         extra.write_text(f"process.roles=broker\nnode.id={self.NODE}\n{listener}\n")
         self._environment = {**first._environment, "WORK": str(folder), "PORT": str(port), "EXTRA": str(extra)}
-
-
-def why_there_is_none() -> str | None:
-    """Say what a machine lacks to have a broker, if it does."""
-    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
-    return f"{missing[0]} is not installed; the tests of the service need Java 17 and Maven" if missing else None
-
-
-def do_without(reason: str) -> NoReturn:
-    """Skip a test that needs a broker; under continuous integration it fails."""
-    message = f"no Kafka broker: {reason}"
-    if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
 
 
 def _free_ports(count: int) -> list[int]:

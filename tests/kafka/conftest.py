@@ -10,8 +10,9 @@ import pytest
 
 from stream_osr_connectors.cli.warmup import warm_up
 from stream_osr_connectors.kafka.client.errors import quieten
-from tests.kafka.brokers import Broker, do_without, why_there_is_none
+from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
+from tests.tiers import do_without
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,14 +23,12 @@ def quiet_client() -> None:
 
 @pytest.fixture(scope="session")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of this test run; without Java or Maven a skipped test, under continuous integration a failed one."""
-    if (reason := why_there_is_none()) is not None:
-        do_without(reason)
+    """A broker of this test run."""
     broker = Broker(tmp_path_factory.mktemp("broker"), Path(request.config.cache.mkdir("kafka-jars")))
     try:
         broker.start()
     except subprocess.CalledProcessError as error:
-        do_without(f"the broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
+        do_without("broker", f"it did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
     warm_up()  # workers that have to compile the sampler first would seem to hang
     yield broker
     broker.stop()

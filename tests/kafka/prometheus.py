@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import threading
 import time
@@ -16,7 +15,6 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import pytest
 import yaml
 
 from tests.kafka.brokers import _free_ports
@@ -28,17 +26,9 @@ PATIENCE = 90.0
 Found = TypeVar("Found")
 
 
-def program(name: str) -> str:
-    """Find a program, or skip the test."""
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"no {name} (make prometheus)")
-    return path
-
-
 def promtool(*arguments: str | Path) -> None:
     """Have Prometheus's own tool say that all is well."""
-    told = subprocess.run([program("promtool"), *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    told = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "SUCCESS" in told.stdout
 
@@ -104,7 +94,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 @contextmanager
 def watching(folder: Path, targets: dict[str, str], hook: str) -> Iterator[Prometheus]:
     """Run both with the settings of the examples, only quicker, over addresses by job; alerts go to ``hook``."""
-    prometheus, alertmanager = program("prometheus"), program("prometheus-alertmanager")
+    prometheus, alertmanager = "prometheus", "prometheus-alertmanager"
     port, alert_port = _free_ports(2)
     told = yaml.safe_load((EXAMPLE / "alertmanager.yaml").read_text())
     told["receivers"][0]["webhook_configs"][0]["url"] = hook

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 import yaml
 
 from stream_osr_connectors.kafka.ops.metrics import Overview
@@ -17,7 +18,7 @@ from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.model_metrics import class_names, find
 from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
 from tests.kafka.brokers import Broker
-from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
+from tests.kafka.prometheus import EXAMPLE, Prometheus, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total
 from tests.kafka.streams import Stream, Worker, instances, recognizer_after, small_model
 from tests.kafka.test_found import FOUND, HOSTILE
@@ -50,10 +51,11 @@ def test_a_label_of_a_legend_is_one_that_the_query_leaves() -> None:
                 assert by is None or label in by[1].replace(" ", "").split(","), (panel["title"], label)
 
 
+@pytest.mark.needs("prometheus")
 def test_the_settings_of_the_alertmanager_are_such(tmp_path: Path) -> None:
-    checked = [program("amtool"), "check-config", str(EXAMPLE / "alertmanager.yaml")]
+    checked = ["amtool", "check-config", str(EXAMPLE / "alertmanager.yaml")]
     assert b"SUCCESS" in subprocess.run(checked, capture_output=True, check=True, timeout=60).stdout
-    checked = [program("promtool"), "check", "config", str(EXAMPLE / "prometheus.yaml")]
+    checked = ["promtool", "check", "config", str(EXAMPLE / "prometheus.yaml")]
     assert b"is valid" in subprocess.run(checked, capture_output=True, check=True, timeout=60).stdout
     names = {rule["alert"] for group in RULES for rule in group["rules"]}
     told = (EXAMPLE / "alertmanager.yaml").read_text()
@@ -61,9 +63,9 @@ def test_the_settings_of_the_alertmanager_are_such(tmp_path: Path) -> None:
     assert yaml.safe_load(told)["receivers"][0]["webhook_configs"][0]["send_resolved"] is True
 
 
+@pytest.mark.needs("prometheus")
 def test_what_a_real_prometheus_makes_of_it(broker: Broker, tmp_path: Path) -> None:
     """A quiet stream wakes nobody, and every query is answered; something new reaches a webhook, in words."""
-    program("prometheus")
     stream = Stream(broker.address, tmp_path, 2, small_model(chains=2), metrics_port=0)
     worker = Worker(stream)
     hostile = ServiceStats(partitions={Place(stream.topic, 0): PartitionStats(found=FOUND)})

@@ -101,6 +101,7 @@ def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
             assert {name.strip() for name in names.split(",")} <= own, expression
 
 
+@pytest.mark.needs("prometheus")
 def test_alerts_and_dashboard_can_be_parsed_by_prometheus(tmp_path: Path) -> None:
     """Its own tool checks rules; what the dashboard asks for is put to it as rules, too."""
     asked = tmp_path / "dashboard.yaml"
@@ -111,6 +112,7 @@ def test_alerts_and_dashboard_can_be_parsed_by_prometheus(tmp_path: Path) -> Non
         promtool("check", "rules", file)
 
 
+@pytest.mark.needs("prometheus")
 def test_alerts_fire_when_they_should_and_only_then() -> None:
     """Nothing unaccounted for passes, nor a service that does nothing; see the histories."""
     promtool("test", "rules", HISTORIES)

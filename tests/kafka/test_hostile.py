@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr_connectors.commands.command import parse_record
@@ -39,9 +39,7 @@ from tests.hostile import (
 )
 from tests.kafka.publishers import publisher
 from tests.kafka.test_bounds import MONSTERS
-
-few = settings(max_examples=100, deadline=None)
-many = settings(max_examples=2000, deadline=None)
+from tests.tiers import examples
 
 PLACE = Place("in", 3)
 PUBLISHER = publisher(1_000_000)
@@ -156,14 +154,14 @@ def test_an_error_that_fails_when_it_is_told() -> None:
     assert dict(letter.headers)["__connect.errors.exception.message"] == b"no text: RecursionError"
 
 
-@few
+@examples(100)
 @given(feeds, st.sampled_from(DECODERS))
 def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
     check_feed(feed, decode)
 
 
 @pytest.mark.long
-@many
+@examples(2000)
 @given(feeds, st.sampled_from(DECODERS))
 def test_messages_of_anything_at_length(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
     check_feed(feed, decode)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr_connectors.kafka import load_settings
@@ -22,6 +22,7 @@ from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.stats import ServiceStats
 from tests.kafka.test_monitor import ask, live
+from tests.tiers import examples
 
 TRICKLERS = 200
 
@@ -136,7 +137,7 @@ def test_what_is_said_of_health_steers_no_terminal() -> None:
         assert ask(f"http://{monitor.address}", "/readyz")[1] == "osr-0: topic \\x1b[2J\\u202e\\nis gone\n"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.binary(max_size=60) | st.binary(max_size=20).map(lambda some: b"GET /metrics HTTP/1.1\r\nAccept:" + some))
 def test_any_bytes_are_answered_or_let_go(lasting: Monitor, some: bytes) -> None:
     got = answer(lasting, some + b"\r\n\r\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -32,10 +31,9 @@ def setting(name: str) -> str:
     return str(found)
 
 
+@pytest.mark.needs("systemd")
 def test_systemd_has_nothing_against_the_unit(tmp_path: Path) -> None:
     """Its command is not where an installation has it."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze (make systemd)")
     unit = tmp_path / NAME
     unit.write_text(UNIT.read_text().replace("/opt/stream-osr/bin/stream-osr", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
@@ -57,6 +55,7 @@ def test_the_unit_agrees_with_the_settings_and_with_the_page() -> None:
     }
 
 
+@pytest.mark.needs("systemd")
 def test_which_ends_systemd_starts_again(tmp_path: Path) -> None:
     """Each exit code of the service, and signals: by a real systemd, of a command that ends so."""
     with systemd(tmp_path) as manager:
@@ -75,6 +74,7 @@ def test_which_ends_systemd_starts_again(tmp_path: Path) -> None:
             manager.ctl("stop")
 
 
+@pytest.mark.needs("systemd")
 def test_systemd_runs_the_service(broker: Broker, tmp_path: Path) -> None:
     """As it is in the examples; killed, it is started again, and everything is decided exactly once."""
     (folder := tmp_path / "stream").mkdir()

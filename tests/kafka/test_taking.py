@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
@@ -27,6 +27,7 @@ from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, Partiti
 from tests.blobs import around, fitted_once, stream_part
 from tests.kafka.publishers import publisher
 from tests.kafka.test_hostile import anything, headers, keys, times, usual
+from tests.tiers import examples
 
 PLACE = Place("in", 3)
 NOW = 1_760_000_000_000
@@ -105,7 +106,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     batches=st.lists(st.lists(contents, min_size=1, max_size=12), min_size=1, max_size=3),
     fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),

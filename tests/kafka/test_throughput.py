@@ -15,6 +15,7 @@ RECORDS = 17_000
 """Two polls and a part of one."""
 
 
+@pytest.mark.needs("data")
 def test_throughput_and_memory_are_measured(
     broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

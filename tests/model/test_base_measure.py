@@ -109,7 +109,7 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(plac
     assert known.location is location
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_draws_and_sweeps_leave_the_joint_distribution_alone():
     # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn
     # hyperparameters given all else, a sweep, fresh rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.model import edit
@@ -17,6 +17,7 @@ from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import StudentTerms
 from tests.model.problems import fill, make_base
 from tests.oracles.books import Ledger, Table
+from tests.tiers import examples
 
 MOST = 60
 """Instances that have arrived; those from number 40 on are in the window."""
@@ -247,7 +248,7 @@ def frozen(trained: list[float]) -> Densities:
 VERBS = ("merge", "split", "hold", "insert", "drop", "rename", "withdraw", "gather", "adopt", "refresh_classes")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 100_000), verbs=st.lists(st.sampled_from(VERBS), max_size=8))
 def test_books_are_the_ledgers_after_every_verb(seed: int, verbs: list[str]) -> None:
     pair = Pair(seed)

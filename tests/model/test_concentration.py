@@ -38,7 +38,7 @@ def check_counted(values, prior, count, sizes):
     check_law(values, lambda power: oracle.moment(prior, count, sizes, power), oracle.cumulative(prior, count, sizes))
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("prior", "clusters", "sizes"),
     [
@@ -59,7 +59,7 @@ def test_resampling_has_the_integrated_law(prior, clusters, sizes):
     check_counted(values, prior, clusters, [size for size in sizes if size > 0])
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_alpha_is_shared_and_sees_all_tables_and_the_seats_of_each_group():
     franchise, rng = empty_franchise(2, 3, 8, 1.0, 1.0), np.random.default_rng(7)
     for table, group, dish, mass in ((0, 0, 0, 5.0), (1, 0, 1, 0.3), (3, 0, 2, 0.06), (4, 1, 0, 1.0), (6, 1, 2, 2.2)):
@@ -70,7 +70,7 @@ def test_alpha_is_shared_and_sees_all_tables_and_the_seats_of_each_group():
     assert (franchise.alpha == franchise.alpha[0]).all()
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("opened", "seats"), [(0.5, 0.5), (3.0, 40.0), (30.0, 40.0), (14.0, 290.0), (0.0, 12.0), (0.0, 0.0)], ids=str
 )
@@ -80,7 +80,7 @@ def test_faded_resampling_has_the_integrated_law(opened, seats):
     check_law(values, law.moment, law.cumulative())
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_alpha_of_a_fading_restaurant_sees_who_opened_a_table():
     franchise, rng = empty_franchise(1, 3, 8, 1.0, 1.0), np.random.default_rng(7)
     for table, dish, weights in ((0, 0, (0.9, 0.7, 0.8)), (2, 1, (0.4,)), (5, 2, (0.2, 1.0))):
@@ -91,7 +91,7 @@ def test_alpha_of_a_fading_restaurant_sees_who_opened_a_table():
     check_law(values, law.moment, law.cumulative())
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_gamma_sees_dishes_among_tables_held_ones_included():
     franchise, rng, prior = empty_franchise(2, 6, 8, 1.0, 1.0), np.random.default_rng(8), library.Gamma(4.0, 0.8)
     for table, group, dish in ((0, 0, 0), (1, 0, 1), (3, 0, 1), (4, 1, 1), (6, 1, 2)):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import drift
 from stream_osr.model import dishes as library
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import KINDS, fill, make_base, random_rows
+from tests.tiers import examples
 
 
 def test_emptied_subclass_is_the_prior_bit_for_bit():
@@ -41,7 +42,7 @@ def test_selecting_copies_slots_in_order_and_leaves_room():
     assert dishes.size.tolist() == [2, 3, 4]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(kind=st.sampled_from(KINDS), moves=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=60))
 def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(kind, moves):
     prior, _ = make_base(2, kind)

@@ -50,7 +50,7 @@ def training_problem(groups, d, kind, ownership, alpha, gamma):
     return exact, seat(each, rows, groups, prior, alpha=start[0], gamma=start[1], exclusive=ownership)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(("groups", "d", "kind", "ownership"), TRAINING)
 def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, kind, ownership):
     exact, state = training_problem(groups, d, kind, ownership, ALPHA, GAMMA)
@@ -71,7 +71,7 @@ def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, k
     assert abs(chains.z_score(record.gamma * eaten[numbers], expected[1])) < LARGEST
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize("redishing", [True, False], ids=["with re-dishing", "visits alone"])
 @pytest.mark.parametrize(
     ("groups", "d", "kind", "ownership"),
@@ -103,7 +103,7 @@ STREAM = [
 ]
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rows", "first", "proposals"), STREAM)
 def test_stream_step_visits_seatings_as_often_as_they_are_likely(rows, first, proposals):
     rows = np.array(rows)

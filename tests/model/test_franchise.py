@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.model import franchise as books
 from stream_osr.model.franchise import CLOSED
 from tests.model.problems import check_books, fill, random_problem
+from tests.tiers import examples
 
 
 def open_books(n_groups=2, n_dishes=3, n_tables=4):
@@ -61,7 +62,7 @@ def test_free_slots_are_found_and_their_lack_is_reported():
     assert f.overflow[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     seed=st.integers(0, 10_000),
     fading=st.booleans(),

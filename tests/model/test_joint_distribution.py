@@ -46,7 +46,7 @@ def variance_of_row(base: BaseMeasure, rows=()) -> float:
     return variance_of_mean(base, rows) * (1 + beta)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("groups", "d", "ownership", "fixed"),
     [
@@ -136,7 +136,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, ownership
     assert distance < 0.03
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(("groups", "d"), [((0, 0, 1, 1), 1), ((0, 0, 0, 1), 0)], ids=["beside a number", "alone"])
 def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups, d):
     # rows are drawn here and not by compiled code: fewer sweeps
@@ -179,7 +179,7 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
     assert max(np.abs(list(scores.values()))) < LARGEST, scores
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("d", "proposals"),
     [pytest.param(1, 0, id="d=1"), pytest.param(2, 0, id="d=2"), pytest.param(1, 2, id="splits and merges, d=1")],

@@ -149,7 +149,7 @@ def exact_choice(known, blocks, base, row, j):
     return own, weights / weights.sum(), fresh / (seats + fresh)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_labelled_instance_is_seated_by_equation_10():
     known, blocks, base = make_known(d=1, sizes=[(3, 2), (4,)])
     row = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5])

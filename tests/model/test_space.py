@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model import whitening as library
+from tests.tiers import examples
 
 
 def classes(seed=0, sizes=(40, 25, 60), p=4, scales=(1.0, 100.0, 0.01, 5.0)):
@@ -49,7 +50,7 @@ def test_round_trip():
     assert space.variance_left == 0.0
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     seed=st.integers(0, 1000),
     shift=st.lists(st.floats(-5, 5), min_size=3, max_size=3),

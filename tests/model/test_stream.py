@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.model import edit, franchise
@@ -20,6 +20,7 @@ from tests.blobs import menu_weights
 from tests.model.problems import Problem, check_books, known_of, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
+from tests.tiers import examples
 
 NEVER = Settings(half_life=np.inf)
 
@@ -143,7 +144,7 @@ STEPS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(case=STEPS)
 def test_books_agree_with_a_recount_after_every_step(case):
     ledger = Ledger(make_world(gamma=case["gamma"]))

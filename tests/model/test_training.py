@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.model import training as library
@@ -14,6 +14,7 @@ from stream_osr.model.known import densities, log_class_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.whitening import fit_whitening
 from tests.model.problems import Problem, check_books, make_base
+from tests.tiers import examples
 
 
 def labelled(seed=0, sizes=(30, 20, 25), d=2, spread=6.0, parts=1):
@@ -55,7 +56,7 @@ def test_first_seating_has_one_table_for_each_group_and_dish(exclusive):
     assert seating.franchise.gamma.tolist() == [100.0]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), exclusive=st.booleans()
 )

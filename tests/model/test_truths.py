@@ -101,7 +101,7 @@ def told(training: library.Training, drawn: np.ndarray, rows: np.ndarray) -> dic
     return of_training(concentrations, tables, library.dish_of_guests(seating), drawn, rows)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     d, rng = 2, np.random.default_rng(31)
     grid, group = thinned(d), np.array(GROUPS)
@@ -129,7 +129,7 @@ def mixed_prior(start: Prior, concentration: np.ndarray, d: int) -> tuple[Prior,
     return start._replace(pseudo=pseudo), Mixed(Categories([own.tolist() for own in alpha]), gaussian)
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior():
     d, rng, group = 1, np.random.default_rng(32), np.array(GROUPS)
     space, start = fit_whitening(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
@@ -195,7 +195,7 @@ def of_batch(
     return tests
 
 
-@pytest.mark.statistical
+@pytest.mark.thorough
 @pytest.mark.parametrize(("d", "truths"), [(2, 4000), (1, 2000)])
 def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, truths):
     # two batches of three: the first is re-seated in the window of the second

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from stream_osr import Event
@@ -27,6 +27,7 @@ from tests.report.test_held import squeezed
 from tests.report.test_page import Page
 from tests.report.test_told import decision
 from tests.test_showing import ANY
+from tests.tiers import examples
 
 
 def content(*paths: Path) -> Content:
@@ -210,7 +211,7 @@ EVENT = st.fixed_dictionaries({"type": TYPES, "model": st.just("m"), "seq": st.i
 RECORDS = st.tuples(DECISION | EVENT, st.dictionaries(NAMES | ANY, JSON, max_size=3)).map(lambda two: two[0] | two[1])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists((RECORDS | JSON).map(json.dumps) | ANY, max_size=4), st.booleans(), st.integers(0, 30))
 def test_any_lines_become_a_report_or_an_error_in_a_line(
     tmp_path: Path, lines: list[str], table: bool, cut: int
@@ -229,7 +230,7 @@ def test_any_lines_become_a_report_or_an_error_in_a_line(
     assert len(told) < 1000
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(DECISION, min_size=1, max_size=4), st.lists(EVENT, max_size=3), ANY)
 def test_any_text_becomes_a_page_that_can_be_written(decisions: list[Any], events: list[Any], title: str) -> None:
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 pytest.importorskip("pyspark.sql.streaming.tws_tester", reason="needs pyspark: make spark", exc_type=ImportError)
 
 pytestmark = [
-    pytest.mark.spark,
+    pytest.mark.needs("pyspark", "java"),
     pytest.mark.long,
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17"),
 ]
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,9 +23,8 @@ from stream_osr_connectors.files.json_lines import as_text
 from tests.spark.streams import ARGUMENTS, decided, expected, loop, rows_of, saved_model
 
 pytestmark = [
-    pytest.mark.spark,
+    pytest.mark.needs("pyspark", "java"),
     pytest.mark.long,
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17"),
 ]
 ROOT = Path(__file__).parents[2]
 KEYS = ("pump 1", "pump 22", "pump 333", "pump 4444")

@@ -23,7 +23,7 @@ from stream_osr_connectors.files.json_lines import as_text
 from stream_osr_connectors.spark import COLUMNS, KeyProcessor
 from tests.spark.streams import ARGUMENTS, decided, expected, loop, rows_of, saved_model
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.needs("pyspark")
 Rows = list[dict[str, Any]]
 KEYS = ("pump 1", "pump 22", "pump 333")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +19,9 @@ from stream_osr_connectors.spark import decide
 from tests.spark.streams import saved_model
 
 pytestmark = [
-    pytest.mark.spark,
+    pytest.mark.needs("pyspark", "java"),
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17"),
 ]
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

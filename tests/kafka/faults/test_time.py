@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from tests.kafka.faults.auditing import audit, records_of
 from tests.kafka.faults.doing import delete_topic, make_topics
 from tests.kafka.faults.trials import Site, Trial, until
 from tests.kafka.streams import Sent, check_exactly_once, instances
+from tests.tiers import faketime
 
-LIBRARIES = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/local/lib/faketime")
 DAY = 86_400_000
 ORIGINAL = "stream-osr.timestamp"
 
@@ -70,15 +69,11 @@ def test_records_from_another_time(site: Site) -> None:
     assert replaced == {(suffix, timestamp): 2 for suffix in ("decisions", "dlq") for timestamp in odd.values()}
 
 
+@pytest.mark.needs("faketime")
 @pytest.mark.fault("the clock is set back")
 def test_the_clock_is_set_back(site: Site) -> None:
     """By an hour, in the middle of a stream; the clock that counts from the start of the machine goes on."""
-    library = next((str(path) for each in LIBRARIES if (path := Path(each) / "libfaketimeMT.so.1").exists()), None)
-    if library is None:
-        reason = "no libfaketime (Debian: libfaketime; `make faketime`)"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    library = faketime()
     trial = Trial(site, snapshot_interval=1.0)
     clock = site.folder / "clock"
     clock.write_text("+0\n")

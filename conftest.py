@@ -1,0 +1,57 @@
+"""Selection of tests (:mod:`tests.tiers`): ``--tier first`` is ``make test``; without the option all tests run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+
+CHOICES = (tiers.FIRST, tiers.SECOND, tiers.ALL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--tier", choices=CHOICES, default=tiers.ALL, help="tier of tests to run (default: all)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass the tier to property tests."""
+    os.environ[tiers.VARIABLE] = config.getoption("--tier")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module without tests or examples of the tier."""
+    if collection_path.suffix == ".py" and not tiers.has_tests(collection_path, config.getoption("--tier")):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other tier."""
+    tier = config.getoption("--tier")
+    chosen = [item for item in items if tiers.is_in(item, tier)]
+    if left := [item for item in items if not tiers.is_in(item, tier)]:
+        config.hook.pytest_deselected(items=left)
+    items[:] = chosen
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose requirement is missing."""
+    for requirement in tiers.requirements_of(item) & tiers.missing().keys():
+        tiers.do_without(requirement)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what was skipped, and what the second tier lacks on this machine, in one line each."""
+    skipped = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        reasons = (f"{reason.removeprefix('Skipped: ')} ({count})" for reason, count in skipped.most_common())
+        terminalreporter.write_line(f"skipped: {'; '.join(reasons)}")
+    if config.getoption("--tier") == tiers.FIRST:
+        lacking = ", ".join(f"{name} ({remedy})" for name, remedy in tiers.missing().items())
+        hint = f", which lack on this machine: {lacking}" if lacking else ""
+        terminalreporter.write_line(f"not run: tests of the second tier (make test-all){hint}")
