@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd broker demo warmup pyspark spark cases test test-all test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install try-clone browser faketime prometheus systemd broker demo warmup pyspark spark cases test test-all test-long faults mutations check golden golden-compare lint accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -32,6 +32,9 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.core
 
 install: $(VENV)/.dev   ## set up .venv with everything the tests and checks need
+
+try-clone:  ## run the README's two commands in a bare clone of this commit, with an empty home folder (ten minutes)
+	tools/try_clone
 
 browser:   ## install the browser that the tests of the report look at it with (Debian, as root)
 	@if [ -n "$$CHROMIUM" ] || command -v chromium >/dev/null; then exit 0; \
@@ -92,7 +95,7 @@ cases: $(VENV)/.dev   ## run the scripts of ../shared/cases (STREAM_OSR_CASES); 
 PARALLEL := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 test: $(VENV)/.ready   ## run the tests of the first tier: all that needs Python packages alone (minutes)
 	@$(BIN)/stream-osr warmup
-	$(PARALLEL) --tier first
+	$(PARALLEL) --tier first --durations 10 --durations-min 5
 
 TIER ?= all
 test-all: $(VENV)/.ready   ## run both tiers: also what needs a broker, a browser, data, many values or seeds (half an hour)
@@ -110,12 +113,13 @@ faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
-check: lint site  ## formatting, lint, types, language, and the links of the site
+check: lint site  ## all that lint checks, and the links of the site
 
-lint: $(VENV)/.dev prose  ## formatting, lint, types, language
+lint: $(VENV)/.dev prose  ## formatting, lint, types, language, structure, names, pins
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.checks
 
 prose: $(VENV)/.dev    ## check the language of all texts; FILES="docs/kafka.md stream_osr": of these alone
 	$(BIN)/python -m tools.prose --summary $(FILES)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests import tiers
+from tests.examples_in_docstrings import ModuleFile
 
 CHOICES = (tiers.FIRST, tiers.SECOND, tiers.ALL)
 
@@ -19,24 +21,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Pass the tier to property tests."""
+    """Pass the tier to property tests, and load a plugin that only the second tier needs (its imports are slow)."""
     os.environ[tiers.VARIABLE] = config.getoption("--tier")
+    if config.getoption("--tier") != tiers.FIRST and find_spec("schemathesis"):
+        config.pluginmanager.import_plugin("schemathesis.pytest.plugin")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no module without tests or examples of the tier."""
-    if collection_path.suffix == ".py" and not tiers.has_tests(collection_path, config.getoption("--tier")):
+    tier = config.getoption("--tier")
+    if collection_path.is_dir():
+        return True if tier == tiers.FIRST and tiers.is_in_folder(collection_path) else None
+    if collection_path.suffix == ".py" and not tiers.has_tests(collection_path, tier):
         return True
+    return None
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the examples of a module."""
+    named = file_path.suffix == ".py" and not file_path.name.startswith("test_")
+    if named and tiers.has_tests(file_path, tiers.ALL):
+        return ModuleFile.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of the other tier."""
     tier = config.getoption("--tier")
-    chosen = [item for item in items if tiers.is_in(item, tier)]
-    if left := [item for item in items if not tiers.is_in(item, tier)]:
+    chosen = {item: tiers.is_in(item, tier) for item in items}
+    if left := [item for item in items if not chosen[item]]:
         config.hook.pytest_deselected(items=left)
-    items[:] = chosen
+    items[:] = [item for item in items if chosen[item]]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

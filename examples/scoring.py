@@ -62,7 +62,7 @@ class Figures(NamedTuple):
         The paper's figure for both, over the known classes.
     purity
         Share of the instances in announced subclasses that are of the class most frequent in their subclass.
-    told, new
+    announced, new
         New classes of which a subclass was announced, and all that there are.
     after
         Instances of a new class that had come when it was announced: the median.
@@ -76,7 +76,7 @@ class Figures(NamedTuple):
     known: float
     micro_f: float
     purity: float
-    told: float
+    announced: float
     new: float
     after: float
     false: float
@@ -93,7 +93,7 @@ def row(name: str, its: Figures) -> str:
     """Put figures into a line under the headings."""
     return (
         f"{name:18}{its.unknown:8.3f}{its.known:8.3f}{its.micro_f:9.3f}{its.purity:8.3f}"
-        f"{f'{its.told:g} of {its.new:g}':>13}{its.after:8g}{its.false:8g}{its.number:8g}"
+        f"{f'{its.announced:g} of {its.new:g}':>13}{its.after:8g}{its.false:8g}{its.number:8g}"
     )
 
 
@@ -112,13 +112,13 @@ class Run(NamedTuple):
     def figures(self) -> Figures:
         """Sum it up."""
         report, detection = self.scores.final[0].report, self.scores.detection
-        told = [one.instances for one in detection.detections.values() if one.announced is not None]
+        announced = [one.instances for one in detection.detections.values() if one.announced is not None]
         return Figures(
             unknown=report.unknown_recall,
             known=report.known_accuracy,
             micro_f=report.micro_f,
             purity=next(metric.get() for metric in self.scores.groups if type(metric).__name__ == "Purity"),
-            told=len(told),
+            announced=len(announced),
             new=len(detection.detections),
             after=detection.median,
             false=len(detection.false_alarms),

@@ -29,6 +29,12 @@ NEW = (4.0, 14.0)
 """Where neither known class has been seen."""
 
 
+def further(*values: Any) -> list[Any]:
+    """Parameters of a test that only the second tier runs."""
+    cases = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [pytest.param(*case, marks=pytest.mark.thorough) for case in cases]
+
+
 def menu_weights(tables: Franchise) -> np.ndarray:
     """Weight of every dish on the menu, shape (C + K,)."""
     return np.maximum(tables.menu, tables.held)
@@ -95,7 +101,7 @@ _training = threading.Lock()
 
 
 def fitted_once(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
-    """What :func:`fitted` returns, for tests that ask nothing of training: trained once in a process, and copied."""
+    """What :func:`fitted` returns, for tests of a stream: trained once in a process, and copied."""
     named = repr((n, sorted(arguments.items())))
     with _training:
         if named not in _trained:
@@ -118,13 +124,13 @@ def ended(model: OpenSetRecognizer) -> list[Decision]:
     return list(model.drain())
 
 
-def told(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
+def drained(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
     """Everything that waits to be drained."""
     return list(model.drain()), list(model.drain_events())
 
 
 class _Bits(pickle.Pickler):
-    """Writes every part anew, and of structured arrays no padding."""
+    """Writes every part again, and structured arrays without padding."""
 
     def reducer_override(self, part: Any) -> Any:
         if isinstance(part, np.ndarray) and part.dtype.names:
@@ -147,7 +153,7 @@ def archived(stream: Stream) -> Stream:
 
 @contextmanager
 def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | None = None) -> Iterator[None]:
-    """Check that what is asked of the model is an error, and changes nothing of it."""
+    """Check that an act on the model is an error and changes nothing."""
     before = pickle.dumps(model)
     with pytest.raises(error, match=match):
         yield
@@ -155,7 +161,7 @@ def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | N
 
 
 def check_stream(stream: Stream) -> None:
-    """Check the books of a stream against each other, in every chain; and that an archive of it would be read."""
+    """Check that the counts of a stream agree with each other in every chain, and that its archive can be read."""
     check_records(form_of(stream, BY_TYPE, {}))
     n_classes = len(stream.labels)
     for chain in stream.chains:
@@ -163,7 +169,7 @@ def check_stream(stream: Stream) -> None:
     first = stream.chains[0]
     for chain in stream.chains:
         for life in chain.life.subclasses.values():
-            assert (life.kept is not None) == (life.emerged and chain is first), "rows are kept of what is told of"
+            assert (life.kept is not None) == (life.emerged and chain is first), "rows of emerged subclasses are kept"
         assert chain is first or not len(chain.dormant.ids)
     for chain in stream.chains:  # what they seat is the same, where they seat it is not
         named = [np.isin(known.ids, known.named) @ (known.tables > 0).T for known in (chain.known, first.known)]
@@ -183,24 +189,26 @@ def check_stream(stream: Stream) -> None:
 
 
 def check_chain(chain: Chain, n_classes: int) -> None:
-    """Check the books of one chain against each other."""
+    """Check that the counts of one chain agree with each other."""
     state = chain.state
-    books, window = state.franchise, state.window
-    used = books.table_dish != CLOSED
+    counts, window = state.franchise, state.window
+    used = counts.table_dish != CLOSED
     assert used.all(), "a table slot that is not in use"
-    tables = np.bincount(books.table_dish, minlength=len(books.menu)).astype(float)
+    tables = np.bincount(counts.table_dish, minlength=len(counts.menu)).astype(float)
     tables[:n_classes] += chain.frozen.menu
-    np.testing.assert_allclose(books.menu, tables, err_msg="the menu counts the tables")
-    np.testing.assert_allclose(books.total, menu_weights(books).sum(), err_msg="m.. is the sum of the menu")
+    np.testing.assert_allclose(counts.menu, tables, err_msg="the menu counts the tables")
+    np.testing.assert_allclose(counts.total, menu_weights(counts).sum(), err_msg="m.. is the sum of the menu")
     np.testing.assert_array_equal(
-        books.table_live, np.bincount(window.table, minlength=len(books.table_dish)), err_msg="guests at the tables"
+        counts.table_live,
+        np.bincount(window.table, minlength=len(counts.table_dish)),
+        err_msg="guests at the tables",
     )
-    mass = books.table_residual + np.bincount(window.table, window.weight, minlength=len(books.table_dish))
-    np.testing.assert_allclose(books.table_mass, mass, atol=1e-9, err_msg="seats at the tables")
-    seated = np.bincount(books.table_dish, books.table_mass, minlength=len(books.menu))
-    np.testing.assert_allclose(books.seated[0], seated, atol=1e-9, err_msg="seats at the dishes")
-    assert (books.table_mass > 0).all()
-    assert (books.table_residual >= 0).all()
+    mass = counts.table_residual + np.bincount(window.table, window.weight, minlength=len(counts.table_dish))
+    np.testing.assert_allclose(counts.table_mass, mass, atol=1e-9, err_msg="seats at the tables")
+    seated = np.bincount(counts.table_dish, counts.table_mass, minlength=len(counts.menu))
+    np.testing.assert_allclose(counts.seated[0], seated, atol=1e-9, err_msg="seats at the dishes")
+    assert (counts.table_mass > 0).all()
+    assert (counts.table_residual >= 0).all()
 
     ids = [*state.ids.tolist(), *chain.dormant.ids.tolist()]
     known_ids = chain.known.ids.tolist()

@@ -1,7 +1,7 @@
-"""How tests are shared out among processes, and how many threads each of these has.
+"""Distribution of tests over processes, and the number of threads of each process.
 
-Test processes fill the cores. Threads of theirs would wait for each other, busily, for want of cores to run on: the
-numerical libraries are told before they are imported, in processes that tests start as well.
+Test processes fill the cores, and more threads would wait for each other. The numerical libraries read the number of
+threads when they are imported, also in processes that tests start.
 """
 
 from __future__ import annotations
@@ -27,37 +27,36 @@ CHAINS = (
     "test_splitting",
     "test_likelihood",
     "test_plain",
-    "test_plain_comparison",
 )
-"""Tests that enter kernels of their own, ``tests.model.chains``: whoever runs one of them compiles those, for all."""
+"""Tests with kernels of their own (``tests.model.chains``). One process compiles and runs them."""
 FIRST = (
     "kafka faults",
     "kafka test_crash",
-    "kafka test_supervision",
-    "kafka test_throughput",
+    "kafka test_service",
+    "kafka test_restarts",
     "kafka test_reconcile",
-    "kafka test_unreadable",
+    "kafka test_poison",
     "kafka pages",
     "chains",
 )
-"""What takes longest is begun first, lest the last process run alone."""
+"""Groups that take longest, which begin first, so that the last process does not run alone."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Have one process for all test processes, from which they fork those that they start: it imports for seconds."""
+    """Start one process from which all test processes fork the processes of their tests: its imports take seconds."""
     node.workerinput[SHARED] = asking_socket()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell a test process, and what it starts, of that one."""
+    """Pass its address to a test process, and to the processes that this one starts."""
     if shared := getattr(config, "workerinput", {}).get(SHARED):
         os.environ[SHARED] = shared
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave modules and tests, which stay until the end, out of garbage collections: each takes half a second."""
+    """Leave modules and tests out of garbage collections, which take half a second each."""
     gc.disable()
     try:
         return (yield)
@@ -69,7 +68,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a module in one process (``--dist loadgroup``): what they share is made once, or compiled."""
+    """Keep the tests of a module in one process (``--dist loadgroup``), because they share fixtures and kernels."""
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
@@ -79,9 +78,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    """Name of those who stay in one process; each process has a broker of its own.
+    """Name of the group of a test, which stays in one process; each process has its own broker.
 
-    The faults are one group: a process that has one of them begins all that run side by side.
+    The faults are one group, because their process starts all that run side by side.
     """
     path = item.path
     fixtures = getattr(item, "fixturenames", ())
@@ -92,15 +91,15 @@ def _group(item: pytest.Item) -> str:
     if path.stem in CHAINS:
         return "chains"
     page = getattr(getattr(item, "callspec", None), "params", {}).get("page")
-    if isinstance(page, Path):  # of the documentation: each is long, and by itself; brokers are all at one port
+    if isinstance(page, Path):  # pages of the documentation are long; all their brokers have one port
         return "kafka pages" if needs_broker(page.read_text()) else f"page {item.name}"
     return str(path.relative_to(HERE)) if HERE in path.parents else str(path)
 
 
 def _places(groups: list[str]) -> dict[str, float]:
-    """Give each group its place in the run, from 0 to 1: who has a broker, and mostly waits, stands among others.
+    """Place of each group in the run, from 0 to 1.
 
-    First all that wait and then all that work would leave cores idle, and then have too few.
+    Groups with a broker mostly wait. They alternate with the others, so that the cores are never idle.
     """
     waiting = [group for group in groups if group.startswith("kafka ")]
     working = [group for group in groups if not group.startswith("kafka ")]
@@ -108,7 +107,7 @@ def _places(groups: list[str]) -> dict[str, float]:
 
 
 def _rank(item: pytest.Item, group: str) -> int:
-    """Number of the turn that a test has among its kind: the longest, others with a broker, others, doctests."""
+    """Rank of a test among the groups of its kind: the longest, others with a broker, other tests, examples."""
     if group in FIRST:
         return FIRST.index(group)
     return len(FIRST) + (0 if group.startswith("kafka ") else 1 if HERE in item.path.parents else 2)

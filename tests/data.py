@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import os
+from typing import TYPE_CHECKING, NoReturn
 
-from benchmarks.order.case import Case
-from benchmarks.order.tables import case
-from benchmarks.paper.datasets import Dataset, DatasetNotFoundError, data_directory, load
-from tests.tiers import do_without
+import pytest
+
+from tests.tiers import FIRST, VARIABLE, do_without
+
+if TYPE_CHECKING:
+    from benchmarks.order.case import Case
+    from benchmarks.paper.datasets import Dataset
 
 
 def need_data(name: str, *, full: bool = False) -> Dataset:
@@ -15,6 +19,9 @@ def need_data(name: str, *, full: bool = False) -> Dataset:
 
     A machine that is there to run the tests must not pass because the data went missing.
     """
+    from benchmarks.paper.datasets import DatasetNotFoundError, load
+
+    _check_tier()
     try:
         return load(name, full=full)
     except DatasetNotFoundError:
@@ -23,11 +30,21 @@ def need_data(name: str, *, full: bool = False) -> Dataset:
 
 def need_ordered(name: str) -> Case:
     """The case of an ordered table (:mod:`benchmarks.order.tables`), or a skipped or failed test in the same way."""
+    from benchmarks.order.tables import case
+
+    _check_tier()
     try:
         return case(name)
     except FileNotFoundError:
         _missing(name)
 
 
+def _check_tier() -> None:
+    if os.environ.get(VARIABLE) == FIRST:
+        pytest.fail('the first tier has no data: mark the test with needs("data")', pytrace=False)
+
+
 def _missing(name: str) -> NoReturn:
+    from benchmarks.paper.datasets import data_directory
+
     do_without("data", f"{name} not found at {data_directory()}; set STREAM_OSR_DATA")

@@ -1,4 +1,4 @@
-"""The examples, which are no modules of a package, imported as if they had been started."""
+"""The examples, which are no modules of a package, imported as if they were started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes from outside when nobody means well: texts, numbers, JSON and bytes, and what has to hold afterwards."""
+"""Hostile input: texts, numbers, JSON and bytes; and a check of the recognizer afterwards."""
 
 from __future__ import annotations
 
@@ -16,22 +16,10 @@ from tests.blobs import KNOWN, NEW, around, ended, fitted, play
 
 NASTY = (
     *("", " ", "\0", "\ufeff", "\u2028", "\x85", "\r", "\n", "\t", '"', "'", ",", ";", "\\", "\ud800", "a\udfff"),
-    *(
-        "=1+1",
-        "+cmd|' /C calc'!A0",
-        "-1",
-        "@SUM(A1)",
-        "\t=1",
-        "'=1",
-        "\uff1d1",
-        "unknown",
-        "left",
-        "None",
-        "nan",
-        "1e5",
-    ),
-    *("0", "-0", "01", "1_000", "\u0663", "9" * 400, "1e400", "k" * 300, "\N{SNOWMAN}" * 2000, "{}", "[1]", "true"),
-    *("features", "a", "A", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "\x1b[31m", "<script>", "../x"),
+    *("=1+1", "+cmd|' /C calc'!A0", "-1", "@SUM(A1)", "\t=1", "'=1", "\uff1d1", "unknown", "left", "None", "nan"),
+    *("0", "-0", "01", "1_000", "1e5", "\u0663", "9" * 400, "1e400", "k" * 300, "\N{SNOWMAN}" * 2000, "{}", "[1]"),
+    *("true", "features", "a", "A", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "\x1b[31m"),
+    *("<script>", "../x"),
 )
 texts = (
     st.sampled_from(NASTY) | st.text(max_size=6) | st.text(st.characters(categories=["Cs", "Cc", "Cf"]), max_size=3)

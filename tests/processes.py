@@ -60,25 +60,25 @@ class Process:
         env: Mapping[str, str] | None = None,
         quick: bool = False,
     ) -> None:
-        asked = {
+        request = {
             "quick": quick,
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
         }
-        self._told, tells = os.pipe()
+        self._reports, report = os.pipe()
         with Path(os.devnull).open("r+b", buffering=0) as nothing:
             streams = [nothing.fileno() if file is None else file for file in (stdin, stdout, stderr)]
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
                 server.connect(asking_socket())
-                socket.send_fds(server, [json.dumps(asked).encode()], [*streams, tells])
-        os.close(tells)
+                socket.send_fds(server, [json.dumps(request).encode()], [*streams, report])
+        os.close(report)
         self._lock = threading.Lock()
         self.pid = self._number("it was not started")
         self.returncode: int | None = None
 
     def _number(self, otherwise: str) -> int:
-        number = os.read(self._told, 4)
+        number = os.read(self._reports, 4)
         if not number:
             raise ChildProcessError(f"the process that others are forked from has ended: {otherwise}")
         return int.from_bytes(number, "little", signed=True)
@@ -93,10 +93,10 @@ class Process:
         """Wait for its end and return the exit code."""
         with self._lock:
             if self.returncode is None:
-                if not select.select([self._told], [], [], timeout)[0]:
+                if not select.select([self._reports], [], [], timeout)[0]:
                     raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-                self.returncode = self._number("nobody waits for its processes")
-                os.close(self._told)
+                self.returncode = self._number("no process waits for those that it starts")
+                os.close(self._reports)
             return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -141,10 +141,10 @@ def run(
 
 
 class _Server:
-    """The process from which others are forked, seen from who has started it."""
+    """The process from which others are forked, seen from the process that has started it."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="processes-")  # nobody else can open what is in it
+        self._folder = tempfile.TemporaryDirectory(prefix="processes-")  # other users cannot open what is in it
         self.address = str(Path(self._folder.name, "socket"))
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
@@ -182,7 +182,7 @@ def asking_socket() -> str:
 
 
 def main() -> None:
-    """Fork as often as asked, until who has started this ends; what was forked leaves the loop for what it is for."""
+    """Fork a process for each request until the process that has started this one ends."""
     import pandas
 
     import stream_osr_connectors.kafka.ops.command
@@ -197,14 +197,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as asking, socket.socket(fileno=int(sys.argv[2])) as listening:
-        asked = _serve(asking, listening)
-    if asked is not None:
+        request = _serve(asking, listening)
+    if request is not None:
         code: object = 0
         try:
-            _become(asked)
+            _become(request)
         except SystemExit as ended:
             code = ended.code or 0
-        if asked.get("quick") and isinstance(code, int) and not sys.warnoptions:
+        if request.get("quick") and isinstance(code, int) and not sys.warnoptions:
             _leave(code)
         sys.exit(code)  # type: ignore[arg-type]
 
@@ -233,7 +233,7 @@ def _made_by_a_child(make: Callable[[], str]) -> str:
 
 
 def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
-    """Fork a process for each request, and tell who asked its id and, in the end, its exit code."""
+    """Fork a process for each request, and send back its id and, in the end, its exit code."""
     waiting: dict[int, int] = {}
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -249,10 +249,10 @@ def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | 
         if listening not in ready:
             continue
         with listening.accept()[0] as other:
-            asked, files, _, _ = socket.recv_fds(other, LARGEST, 4)
-        if not asked:  # who has connected was killed
+            request, files, _, _ = socket.recv_fds(other, LARGEST, 4)
+        if not request:  # the process that has connected was killed
             continue
-        *streams, tells = files
+        *streams, report = files
         process = os.fork()
         if process == 0:
             signal.set_wakeup_fd(-1)
@@ -261,9 +261,9 @@ def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | 
                 os.dup2(file, number)
             for file in (*files, *waiting.values(), woken, wakes):
                 os.close(file)
-            return dict(json.loads(asked))
-        waiting[process] = tells
-        _tell(tells, process)
+            return dict(json.loads(request))
+        waiting[process] = report
+        _report(report, process)
         for file in streams:
             os.close(file)
 
@@ -273,25 +273,25 @@ def _reap(waiting: dict[int, int]) -> None:
         process, status = os.waitpid(-1, os.WNOHANG)
         if not process:
             return
-        tells = waiting.pop(process)
-        _tell(tells, os.waitstatus_to_exitcode(status))
-        os.close(tells)
+        report = waiting.pop(process)
+        _report(report, os.waitstatus_to_exitcode(status))
+        os.close(report)
 
 
-def _tell(tells: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody cares any more
-        os.write(tells, number.to_bytes(4, "little", signed=True))
+def _report(report: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # no process waits for it any more
+        os.write(report, number.to_bytes(4, "little", signed=True))
 
 
-def _become(asked: dict[str, Any]) -> None:
-    """Be the process that was asked for."""
+def _become(request: dict[str, Any]) -> None:
+    """Become the process of a request."""
     os.environ.clear()
-    os.environ.update(asked["env"])
-    os.chdir(asked["cwd"])
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # the inherited ones know of other files
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    first, *rest = asked["arguments"]
+    first, *rest = request["arguments"]
     if first == "-W":
         action, first, *rest = rest
         sys.warnoptions.append(action)

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import OpenSetReport
+from tests.blobs import ended
 from tests.data import need_data
 
 
@@ -23,8 +24,7 @@ def test_pendigits_with_five_known_and_five_unknown_classes(batch_size):
     report = OpenSetReport(part.known, -1)
     for seq, x in enumerate(part.X_test.tolist()):
         model.learn_one(dict(enumerate(x)), key=seq)
-    model.flush()
-    for decision in model.drain():
+    for decision in ended(model):
         report.update(part.y_test[decision.key].item(), decision.label)
     assert report.micro_f >= 0.97
     assert report.unknown_recall >= 0.97

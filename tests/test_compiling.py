@@ -15,7 +15,10 @@ import pytest
 
 import stream_osr
 from stream_osr.compiling import EVERY_TIME, ONCE, WAITING
+from tests.tiers import do_without
 from tools.wheel import TARGETS, Target, environment_for, put
+
+pytestmark = pytest.mark.thorough
 
 ONE_KERNEL = """
 import numpy as np
@@ -48,37 +51,22 @@ def unwritable(package: Path) -> Iterator[None]:
         folder.chmod(0o755)
 
 
-@pytest.fixture
-def read_only(package) -> Iterator[Path]:
-    with unwritable(package):
-        yield package
-
-
 def without_privilege() -> list[str]:
     """What to put before a command so that permissions count, superuser or not."""
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:
-        message = "a superuser may write everywhere; setpriv (util-linux), which takes that away, is not here"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        do_without("setpriv", "util-linux, since a superuser may write everywhere")
     return ["setpriv", f"--bounding-set={NO_OVERRIDE}", f"--inh-caps={NO_OVERRIDE}"]
 
 
 def start(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: object) -> subprocess.Popen[str]:
     """Start a process with the copied package."""
     rest = [path for path in sys.path if path and not Path(path, "stream_osr").exists()]
-    return subprocess.Popen(
-        [*prefix, sys.executable, "-W", "error", "-c", program],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join([str(package.parent), *rest]),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **{name: str(value) for name, value in environment.items()},
-        },
-    )  # fmt: skip
+    usual = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([str(package.parent), *rest])}
+    env = {**usual, "PYTHONDONTWRITEBYTECODE": "1", **{name: str(value) for name, value in environment.items()}}
+    command = [*prefix, sys.executable, "-W", "error", "-c", program]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/", env=env)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -97,6 +85,19 @@ def kept_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.nbc"))
 
 
+LOCKS = ("compiling.lock", "elementwise.exp_each-*.lock")
+"""The lock of all kernels, and that of one kernel."""
+
+
+def not_compiled(package: Path, name: str = LOCKS[0]) -> Path:
+    """Compile the kernel and remove its machine code; return the path of a lock."""
+    run(package)
+    (lock,) = package.rglob(name)
+    for path in lock.parent.glob("*.nb?"):
+        path.unlink()
+    return lock
+
+
 def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     place, said = run(package)
     assert Path(place) == package / "model" / "__pycache__"
@@ -106,10 +107,6 @@ def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     place, said = run(package)
     assert said == ""
     assert kept_in(package) == kept
-
-
-LOCKS = ("compiling.lock", "elementwise.exp_each-*.lock")
-"""The lock of all kernels, and that of one kernel."""
 
 
 @contextmanager
@@ -137,10 +134,7 @@ def test_process_with_machine_code_does_not_wait_for_one_that_compiles(package):
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package, name):
-    run(package)
-    (lock,) = package.rglob(name)
-    for path in lock.parent.glob("*.nb?"):
-        path.unlink()
+    lock = not_compiled(package, name)
     count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"
     with holding(lock) as dead:
         waiting = [start(package, program=count) for _ in range(3)]
@@ -155,10 +149,7 @@ def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_de
 
 
 def test_second_process_of_warmup_compiles_beside_the_first(package):
-    run(package)
-    (lock,) = package.rglob(LOCKS[0])
-    for path in lock.parent.glob("*.nb?"):
-        path.unlink()
+    lock = not_compiled(package)
     program = f"from stream_osr.compiling import compile_for_another\ncompile_for_another()\n{ONE_KERNEL}"
     with holding(lock) as other:
         assert run(package, program=program)[1] == ONCE + "\n"
@@ -168,11 +159,8 @@ def test_second_process_of_warmup_compiles_beside_the_first(package):
 @pytest.mark.parametrize(("between", "said"), [(1e6, [WAITING, ONCE]), (0.0, [ONCE])])
 def test_process_leaves_another_some_time_between_two_kernels(package, between, said):
     """The other one has compiled a kernel, and soon needs the next. The time counts from the end of a compilation."""
-    run(package)
-    (lock,) = package.rglob(LOCKS[0])
+    lock = not_compiled(package)
     os.utime(lock, (0.0, 0.0))
-    for path in lock.parent.glob("*.nb?"):
-        path.unlink()
     run(package)
     settings = f"c.BETWEEN, c.LOADING, c.LONGEST_WAIT = {between}, 0.0, 1.0"
     kernel = (
@@ -203,24 +191,24 @@ def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package
 
 
 @pytest.mark.parametrize(("variable", "place"), [("NUMBA_CACHE_DIR", "kept"), ("HOME", "home")])
-def test_read_only_package_is_kept_where_the_environment_says_or_for_the_user(read_only, tmp_path, variable, place):
-    for expected in (ONCE + "\n", ""):
-        found, said = run(read_only, *without_privilege(), **{variable: tmp_path / place})
-        assert said == expected
-        assert Path(found).is_relative_to(tmp_path / place)
+def test_code_of_a_read_only_package_is_kept_where_the_environment_says(package, tmp_path, variable, place):
+    with unwritable(package):
+        for expected in (ONCE + "\n", ""):
+            found, said = run(package, *without_privilege(), **{variable: tmp_path / place})
+            assert said == expected
+            assert Path(found).is_relative_to(tmp_path / place)
     assert kept_in(tmp_path / place)
-    assert not kept_in(read_only)
+    assert not kept_in(package)
 
 
-def test_with_no_folder_to_write_it_works_and_says_what_would_help(read_only, tmp_path):
-    for _ in range(2):
-        place, said = run(read_only, *without_privilege(), HOME=read_only)
-        assert place == "None"
-        assert said.splitlines() == [EVERY_TIME]
+def test_without_a_writable_folder_it_works_and_says_what_would_help(package, tmp_path):
+    with unwritable(package):
+        for _ in range(2):
+            assert run(package, *without_privilege(), HOME=package) == ("None", EVERY_TIME + "\n")
     assert not kept_in(tmp_path)
 
 
-def test_kernels_of_others_are_their_own_business(package):
+def test_compiling_of_other_kernels_is_not_announced(package):
     program = "import numba, stream_osr; print(numba.njit(lambda x: x + 1)(1))"
     assert run(package, program=program) == ("2", "")
 
@@ -258,27 +246,28 @@ def test_machine_code_that_came_along_is_used_and_nothing_is_compiled(shipped):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="several targets of one architecture")
 def test_older_processor_uses_the_machine_code_of_the_older_target(package, tmp_path):
     shipped = ship(package, tmp_path, TARGETS["x86_64"])
-    place, said = run(
-        shipped, program=f"{LACKING}{ONE_KERNEL}print(exp_each._cache._shipped._cache_file._cache_path)"
-    )
+    program = f"{LACKING}{ONE_KERNEL}print(exp_each._cache._shipped._cache_file._cache_path)"
+    place, said = run(shipped, program=program)
     assert said == ""
     assert place.splitlines()[-1] == str(shipped / "compiled" / "x86-64-v2" / "model")
     assert all(path.is_relative_to(shipped / "compiled") for path in kept_in(shipped))
 
 
-@pytest.mark.parametrize("reason", ["numba", "processor", "sources"])
-def test_machine_code_that_is_of_no_use_is_left_and_it_is_said_why(shipped, reason):
-    expected, program = "", ONE_KERNEL
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("numba", "the machine code in this package is for numba 0.1.2, here is "),
+        ("processor", "the machine code in this package is for x86-64-v3 processors, this one lacks bmi2, fma; "),
+        ("sources", ""),
+    ],
+)
+def test_useless_machine_code_is_ignored_with_a_reason(shipped, reason, expected):
     if reason == "numba":
         (shipped / "compiled" / "numba").write_text("0.1.2\n")
-        expected = "the machine code in this package is for numba 0.1.2, here is "
-    elif reason == "processor":
-        program = LACKING + ONE_KERNEL
-        expected = "the machine code in this package is for x86-64-v3 processors, this one lacks bmi2, fma; "
-    else:
+    elif reason == "sources":
         source = shipped / "model" / "elementwise.py"
         source.write_text(source.read_text() + "\n# changed\n")
-    _, said = run(shipped, program=program)
+    _, said = run(shipped, program=LACKING + ONE_KERNEL if reason == "processor" else ONE_KERNEL)
     assert said.startswith(expected)
     assert said.endswith(ONCE + "\n")
     assert kept_in(shipped / "model")

@@ -6,7 +6,6 @@ run (commands, settings, variables, ports, paths of the probes) is read from the
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
@@ -35,11 +34,14 @@ from tests.documents.commands import problem
 from tests.documents.reading import blocks
 from tests.kafka.brokers import Broker, SecondBroker
 from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.trials import kill_workers
 from tests.kafka.prometheus import promtool
 from tests.kafka.scraping import address, metrics, status, total
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 from tests.processes import COMMAND, Process, run
 from tests.tiers import do_without
+
+pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "kafka"
@@ -48,36 +50,22 @@ CLUSTER: dict[str, Any] = yaml.safe_load((EXAMPLE / "cluster.yaml").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((EXAMPLE / "compose-cluster.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
-Manifest = dict[str, dict[str, Any]]
+VERSIONS = ("1.30", "1.33", "1.37")
+MANIFEST: dict[str, Any] = {
+    document["kind"]: document for document in yaml.safe_load_all((EXAMPLE / "kubernetes.yaml").read_text())
+}
 """Documents by kind; each kind occurs once."""
 
 
-def manifest() -> Manifest:
-    """Read the manifest."""
-    documents = [*yaml.safe_load_all((EXAMPLE / "kubernetes.yaml").read_text())]
-    found = {each["kind"]: each for each in documents}
-    assert len(found) == len(documents)
-    return found
-
-
-MANIFEST = manifest()
-VERSIONS = ("1.30", "1.33", "1.37")
-
-
-def template(documents: Manifest, kind: str) -> Any:
+def template(kind: str) -> Any:
     """Pods of a kind."""
-    return documents[kind]["spec"]["template"]["spec"]
+    return MANIFEST[kind]["spec"]["template"]["spec"]
 
 
-def container(documents: Manifest, kind: str = "StatefulSet") -> Any:
+def container(kind: str = "StatefulSet") -> Any:
     """The only container of a pod."""
-    (only,) = template(documents, kind)["containers"]
+    (only,) = template(kind)["containers"]
     return only
-
-
-def settings_of(documents: Manifest) -> dict[str, Any]:
-    """Settings in the ConfigMap."""
-    return dict(yaml.safe_load(documents["ConfigMap"]["data"]["service.yaml"]))
 
 
 def option(arguments: list[str], name: str) -> str:
@@ -85,181 +73,94 @@ def option(arguments: list[str], name: str) -> str:
     return arguments[arguments.index(name) + 1]
 
 
-PARTITIONS = int(option(container(MANIFEST, "Job")["args"], "--partitions"))
+PARTITIONS = int(option(container("Job")["args"], "--partitions"))
 
 
 # The manifest.
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kind", MANIFEST)
-def test_each_document_is_one_by_the_schema(kind: str, version: str) -> None:
-    assert kubernetes_validate.validate(MANIFEST[kind], version, strict=True) == version
+def test_each_document_is_valid_by_the_schema() -> None:
+    assert (EXAMPLE / "kubernetes.yaml").read_text().count("\nkind: ") == len(MANIFEST)
+    for version in VERSIONS:
+        for kind, document in MANIFEST.items():
+            assert kubernetes_validate.validate(document, version, strict=True) == version, kind
 
 
-def no_such_field(documents: Manifest) -> None:
-    container(documents)["livenessProbes"] = container(documents).pop("livenessProbe")
-
-
-def field_at_another_level(documents: Manifest) -> None:
-    documents["StatefulSet"]["spec"]["terminationGracePeriodSeconds"] = 45
-
-
-def word_for_a_number(documents: Manifest) -> None:
-    documents["HorizontalPodAutoscaler"]["spec"]["maxReplicas"] = "twelve"
-
-
-def without_what_is_required(documents: Manifest) -> None:
-    del documents["StatefulSet"]["spec"]["selector"]
-
-
-@pytest.mark.parametrize(
-    "broken", [no_such_field, field_at_another_level, word_for_a_number, without_what_is_required]
-)
-def test_a_broken_manifest_is_none_by_the_schema(broken: Callable[[Manifest], None]) -> None:
-    documents = copy.deepcopy(MANIFEST)
-    broken(documents)
-    refused = set()
-    for kind, each in documents.items():
-        try:
-            kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
-        except kubernetes_validate.ValidationError:
-            refused.add(kind)
-    assert refused == {kind for kind, each in documents.items() if each != MANIFEST[kind]} != set()
-
-
-def disagreements(documents: Manifest) -> list[str]:
-    """What a schema cannot see."""
-    pods, service = template(documents, "StatefulSet"), container(documents)
-    scaler, scaled = documents["HorizontalPodAutoscaler"]["spec"], documents["StatefulSet"]
+def test_selectors_find_the_pods() -> None:
+    scaled, service = MANIFEST["StatefulSet"], MANIFEST["Service"]
     labels = scaled["spec"]["template"]["metadata"]["labels"]
-    selectors = [
-        documents["Service"]["spec"]["selector"],
-        *(documents[kind]["spec"]["selector"]["matchLabels"] for kind in ("StatefulSet", "PodDisruptionBudget")),
-        *(each["labelSelector"]["matchLabels"] for each in pods["topologySpreadConstraints"]),
-    ]
-    settings = ServiceSettings(**settings_of(documents))
+    assert service["spec"]["selector"] == labels
+    for found in (
+        scaled["spec"]["selector"],
+        MANIFEST["PodDisruptionBudget"]["spec"]["selector"],
+        *(each["labelSelector"] for each in template("StatefulSet")["topologySpreadConstraints"]),
+    ):
+        assert found["matchLabels"] == labels
+    assert scaled["spec"]["serviceName"] == service["metadata"]["name"]
+
+
+def test_probes_and_ports_are_those_of_the_service() -> None:
+    settings, service = ServiceSettings(**CLUSTER), container()
     ports = {each["name"]: each["containerPort"] for each in service["ports"]}
     probes = {name: service[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    paths = {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
+    assert {name: probe["path"] for name, probe in probes.items()} == paths
+    published = MANIFEST["Service"]["spec"]["ports"]
+    assert {each["port"] for each in probes.values()} | {each["targetPort"] for each in published} <= ports.keys()
+    assert [*ports.values()] == [each["port"] for each in published] == [settings.metrics_port]
+    annotations = MANIFEST["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(settings.metrics_port)
+    assert settings.metrics_host == "0.0.0.0", "probes come from outside"
+
+
+def test_state_and_name_of_a_pod_fit_the_settings() -> None:
+    settings, pods, service = ServiceSettings(**CLUSTER), template("StatefulSet"), container()
+    assert pods["terminationGracePeriodSeconds"] > settings.stop_timeout
     mounts = {each["mountPath"]: each["name"] for each in service["volumeMounts"]}
-    kept = next((volume for path, volume in mounts.items() if settings.state.is_relative_to(path)), None)
+    state = next(volume for path, volume in mounts.items() if settings.state.is_relative_to(path))
+    assert {"name": state, "emptyDir": {}} in pods["volumes"]
+    assert "volumeClaimTemplates" not in MANIFEST["StatefulSet"]["spec"]
+    assert settings.state_topic is not None
     variables = {each["name"]: each for each in service["env"]}
-    instance = variables.get("STREAM_OSR_INSTANCE", {}).get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-    lag = [each["external"]["metric"] for each in scaler["metrics"] if each["type"] == "External"]
-    wrong = {
-        "a selector finds other pods": any(each != labels for each in selectors),
-        "the Service has another name": scaled["spec"]["serviceName"] != documents["Service"]["metadata"]["name"],
-        "a port has no name in the container": any(
-            each not in ports
-            for each in (
-                *(probe["port"] for probe in probes.values()),
-                *(port["targetPort"] for port in documents["Service"]["spec"]["ports"]),
-            )
-        ),
-        "the service listens at another port": [*ports.values()] != [settings.metrics_port]
-        or [port["port"] for port in documents["Service"]["spec"]["ports"]] != [settings.metrics_port]
-        or scaled["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] != str(settings.metrics_port),
-        "no probe from outside reaches the port": settings.metrics_host != "0.0.0.0",
-        "a probe has another path": {name: probe["path"] for name, probe in probes.items()}
-        != {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"},
-        "the grace period ends before a shutdown": pods["terminationGracePeriodSeconds"] <= settings.stop_timeout,
-        "the state is no emptyDir": {"name": kept, "emptyDir": {}} not in pods["volumes"],
-        "the state is in a volume of its own": "volumeClaimTemplates" in scaled["spec"],
-        "the state is in no topic": settings.state_topic is None,
-        "the instance is not the name of the pod": instance != "metadata.name",
-        "the autoscaler does not scale the StatefulSet": scaler["scaleTargetRef"]
-        != {"apiVersion": scaled["apiVersion"], "kind": "StatefulSet", "name": scaled["metadata"]["name"]},
-        "the StatefulSet sets replicas, too": "replicas" in scaled["spec"],
-        "a worker has no partition": scaler["maxReplicas"] * settings.workers
-        > int(option(container(documents, "Job")["args"], "--partitions")),
-        "the lag is no metric of the service": [each["name"].removeprefix("stream_osr_") for each in lag]
-        != [row.name for row in METRICS if row.name == "lag_records"],
-        "the lag is that of another topic": [each["selector"] for each in lag]
-        != [{"matchLabels": {"topic": settings.input}}],
-        "a variable is no setting": any(unknown_variables(variables, ServiceSettings.model_fields)),
-    }
-    for kind in ("StatefulSet", "Job"):
-        arguments = container(documents, kind)["args"]
-        config = Path(option(arguments, "--config"))
-        there = {each["mountPath"]: each["name"] for each in container(documents, kind)["volumeMounts"]}
-        volume = {"name": there.get(str(config.parent)), "configMap": documents["ConfigMap"]["metadata"]["name"]}
-        shown = [
-            {"name": each["name"], "configMap": each["configMap"]["name"]}
-            for each in template(documents, kind)["volumes"]
-            if "configMap" in each
-        ]
-        wrong |= {
-            f"{kind}: the settings are elsewhere": config.name not in documents["ConfigMap"]["data"]
-            or volume not in shown,
-            f"{kind}: the command is none": problem(shlex.join(["stream-osr", *arguments])) is not None,
-        }
-    return [what for what, is_so in wrong.items() if is_so]
+    assert variables["STREAM_OSR_INSTANCE"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert not any(unknown_variables(variables, ServiceSettings.model_fields))
 
 
-def test_the_documents_agree() -> None:
-    assert disagreements(MANIFEST) == []
+def test_the_autoscaler_scales_by_the_lag_of_the_input() -> None:
+    settings, scaled = ServiceSettings(**CLUSTER), MANIFEST["StatefulSet"]
+    scaler = MANIFEST["HorizontalPodAutoscaler"]["spec"]
+    target = {"apiVersion": scaled["apiVersion"], "kind": "StatefulSet", "name": scaled["metadata"]["name"]}
+    assert scaler["scaleTargetRef"] == target
+    assert "replicas" not in scaled["spec"]
+    assert scaler["maxReplicas"] * settings.workers <= PARTITIONS, "each worker has a partition"
+    (lag,) = (each["external"]["metric"] for each in scaler["metrics"] if each["type"] == "External")
+    assert lag["name"] == "stream_osr_lag_records"
+    assert "lag_records" in {row.name for row in METRICS}
+    assert lag["selector"] == {"matchLabels": {"topic": settings.input}}
 
 
-def with_settings(documents: Manifest, **changed: Any) -> None:
-    documents["ConfigMap"]["data"]["service.yaml"] = yaml.safe_dump({**settings_of(documents), **changed})
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
+def test_commands_read_the_settings_of_the_config_map(kind: str) -> None:
+    arguments, settings = container(kind)["args"], MANIFEST["ConfigMap"]
+    config = Path(option(arguments, "--config"))
+    (mount,) = (each for each in container(kind)["volumeMounts"] if each["mountPath"] == str(config.parent))
+    (volume,) = (each for each in template(kind)["volumes"] if each["name"] == mount["name"])
+    assert volume["configMap"]["name"] == settings["metadata"]["name"]
+    assert config.name in settings["data"]
+    assert problem(shlex.join(["stream-osr", *arguments])) is None
 
 
-def put(place: Callable[[Manifest], Any], **changed: Any) -> Callable[[Manifest], None]:
-    """Change fields at a place."""
-    return lambda documents: place(documents).update(changed)
-
-
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        (put(lambda m: m["Service"]["spec"]["selector"], app="other"), "a selector finds other pods"),
-        (put(lambda m: m["Service"]["metadata"], name="other"), "the Service has another name"),
-        (put(lambda m: container(m)["livenessProbe"]["httpGet"], port="http"), "a port has no name in the container"),
-        (lambda m: with_settings(m, metrics_port=9000), "the service listens at another port"),
-        (lambda m: with_settings(m, metrics_host="127.0.0.1"), "no probe from outside reaches the port"),
-        (put(lambda m: container(m)["livenessProbe"]["httpGet"], path="/readyz"), "a probe has another path"),
-        (lambda m: with_settings(m, stop_timeout=50), "the grace period ends before a shutdown"),
-        (lambda m: with_settings(m, state="/var/state"), "the state is no emptyDir"),
-        (put(lambda m: m["StatefulSet"]["spec"], volumeClaimTemplates=[]), "the state is in a volume of its own"),
-        (lambda m: with_settings(m, state_topic=None), "the state is in no topic"),
-        (lambda m: container(m)["env"].clear(), "the instance is not the name of the pod"),
-        (
-            put(lambda m: m["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"], kind="Deployment"),
-            "the autoscaler does not scale the StatefulSet",
-        ),
-        (
-            put(lambda m: m["StatefulSet"]["spec"], replicas=3),
-            "the StatefulSet sets replicas, too",
-        ),
-        (put(lambda m: m["HorizontalPodAutoscaler"]["spec"], maxReplicas=13), "a worker has no partition"),
-        (lambda m: with_settings(m, input="other"), "the lag is that of another topic"),
-        (
-            lambda m: container(m)["env"].append({"name": "STREAM_OSR_GROP", "value": "a"}),
-            "a variable is no setting",
-        ),
-        (put(lambda m: m["ConfigMap"]["metadata"], name="other"), "StatefulSet: the settings are elsewhere"),
-        (lambda m: container(m, "Job")["args"].append("--creat"), "Job: the command is none"),
-    ],
-)
-def test_a_disagreement_is_found(change: Callable[[Manifest], None], found: str) -> None:
-    documents = copy.deepcopy(MANIFEST)
-    change(documents)
-    assert found in disagreements(documents)
-
-
-def test_each_setting_is_one() -> None:
-    assert settings_of(MANIFEST) == CLUSTER, "the ConfigMap and cluster.yaml differ"
-    assert CLUSTER.keys() <= ServiceSettings.model_fields.keys()
-    assert "instance" not in CLUSTER, "each machine has its own"
-    ServiceSettings(**CLUSTER)
+def test_the_config_map_has_the_settings_of_the_file() -> None:
+    assert yaml.safe_load(MANIFEST["ConfigMap"]["data"]["service.yaml"]) == CLUSTER
+    assert CLUSTER.keys() <= ServiceSettings.model_fields.keys() - {"instance"}, "each machine has its own instance"
 
 
 # The file for Docker Compose.
 
 
-def variables_of(service: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in the variables of a service."""
-    return {name.removeprefix("STREAM_OSR_").lower(): value for name, value in service["environment"].items()}
+def with_config(arguments: list[str], config: str) -> list[str]:
+    """Arguments of the manifest, with another file of settings."""
+    return [config if each == option(arguments, "--config") else each for each in arguments]
 
 
 def commands_of(service: Mapping[str, Any]) -> list[list[str]]:
@@ -274,7 +175,7 @@ MACHINES = {name: service for name, service in SERVICES.items() if name.startswi
 BROKERS = {name: service for name, service in SERVICES.items() if name.startswith("kafka-")}
 
 
-def test_compose_is_one_by_the_schema() -> None:
+def test_compose_is_valid_by_the_schema() -> None:
     schema = json.loads((ROOT / "tests" / "kafka" / "compose.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(COMPOSE)
     for service in SERVICES.values():
@@ -285,21 +186,17 @@ def test_compose_is_one_by_the_schema() -> None:
 
 
 def test_compose_has_three_brokers_that_replicate() -> None:
-    shared = {"NODE_ID", "ADVERTISED_LISTENERS"}
-    found = [
-        {name.removeprefix("KAFKA_"): value for name, value in service["environment"].items()}
-        for service in BROKERS.values()
-    ]
-    assert len(found) == 3
-    rest = [{name: value for name, value in each.items() if name not in shared} for each in found]
-    assert rest[0] == rest[1] == rest[2], "the brokers are of one cluster"
-    assert rest[0]["CLUSTER_ID"]
+    found = [dict(service["environment"]) for service in BROKERS.values()]
+    nodes = [each.pop("KAFKA_NODE_ID") for each in found]
+    named = [each.pop("KAFKA_ADVERTISED_LISTENERS").removeprefix("PLAINTEXT://") for each in found]
+    first, *others = found
+    assert others == [first, first], "the brokers are of one cluster"
+    assert first["CLUSTER_ID"]
     for name in ("DEFAULT", "OFFSETS_TOPIC", "TRANSACTION_STATE_LOG"):
-        assert rest[0][f"{name}_REPLICATION_FACTOR"] == 3
-    assert rest[0]["MIN_INSYNC_REPLICAS"] == rest[0]["TRANSACTION_STATE_LOG_MIN_ISR"] == 2
-    voters = rest[0]["CONTROLLER_QUORUM_VOTERS"].split(",")
-    assert voters == [f"{each['NODE_ID']}@{name}:9093" for each, name in zip(found, BROKERS, strict=True)]
-    named = [each["ADVERTISED_LISTENERS"].removeprefix("PLAINTEXT://") for each in found]
+        assert first[f"KAFKA_{name}_REPLICATION_FACTOR"] == 3
+    assert first["KAFKA_MIN_INSYNC_REPLICAS"] == first["KAFKA_TRANSACTION_STATE_LOG_MIN_ISR"] == 2
+    voters = first["KAFKA_CONTROLLER_QUORUM_VOTERS"].split(",")
+    assert voters == [f"{node}@{name}:9093" for node, name in zip(nodes, BROKERS, strict=True)]
     assert named == CLUSTER["brokers"].split(",") == [f"{name}:9092" for name in BROKERS]
     for service in BROKERS.values():
         assert "localhost:9092" in service["healthcheck"]["test"][1]
@@ -309,30 +206,25 @@ def test_compose_has_three_brokers_that_replicate() -> None:
 
 
 def test_compose_runs_what_the_manifest_runs() -> None:
+    demo, topics = commands_of(SERVICES["prepare"])
+    assert topics == with_config(container("Job")["args"], option(topics, "--config"))
+    made = Path(option(demo, "--output")).relative_to("/data") / "model.osr"
+    assert "model:/data" in SERVICES["prepare"]["volumes"]
     assert len(MACHINES) == 2
     for name, service in MACHINES.items():
         (arguments,) = commands_of(service)
         mounted = {each.split(":")[1]: each.split(":")[0] for each in service["volumes"]}
         config = Path(option(arguments, "--config"))
         assert EXAMPLE / mounted[str(config.parent)] / config.name == EXAMPLE / "cluster.yaml"
-        expected = container(MANIFEST)["args"]
-        assert arguments == [str(config) if each == option(expected, "--config") else each for each in expected]
-        assert variables_of(service).keys() == {"model", "instance"}
-        assert variables_of(service)["instance"] == name
+        assert arguments == with_config(container()["args"], str(config))
+        assert service["environment"] == {"STREAM_OSR_MODEL": f"/model/{made}", "STREAM_OSR_INSTANCE": name}
+        assert "model:/model:ro" in service["volumes"]
         assert not any(CLUSTER["state"].startswith(f"{path}/") for path in mounted), "each has its own state"
         grace = int(service["stop_grace_period"].removesuffix("s"))
-        assert grace == template(MANIFEST, "StatefulSet")["terminationGracePeriodSeconds"]
+        assert grace == template("StatefulSet")["terminationGracePeriodSeconds"]
         (port,) = service["ports"]
         assert re.fullmatch(rf"127\.0\.0\.1:\d+:{CLUSTER['metrics_port']}", port)
     assert len({service["ports"][0] for service in MACHINES.values()}) == 2
-    demo, topics = commands_of(SERVICES["prepare"])
-    config = Path(option(topics, "--config"))
-    expected = container(MANIFEST, "Job")["args"]
-    assert topics == [str(config) if each == option(expected, "--config") else each for each in expected]
-    made = Path(option(demo, "--output")).relative_to("/data") / "model.osr"
-    assert "model:/data" in SERVICES["prepare"]["volumes"]
-    assert "model:/model:ro" in MACHINES["osr-1"]["volumes"]
-    assert {variables_of(service)["model"] for service in MACHINES.values()} == {f"/model/{made}"}
 
 
 # The page.
@@ -458,16 +350,11 @@ class Pod(Worker):
     def __init__(self, stream: Deployed, name: str, kind: str = "StatefulSet") -> None:
         self.root = stream.folder / name
         shutil.rmtree(self.root, ignore_errors=True)  # an emptyDir ends with its pod
-        spec = container(MANIFEST, kind)
-        config = Path(option(spec["args"], "--config"))
-        (self.inside(config)).parent.mkdir(parents=True)
-        self.inside(config).write_text(MANIFEST["ConfigMap"]["data"][config.name])
-        arguments = [str(self.inside(config)) if each == str(config) else each for each in spec["args"]]
-        fields = {"metadata.name": name}
-        given = {
-            each["name"]: each.get("value") or fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
-            for each in spec.get("env", ())
-        }
+        spec = container(kind)
+        config = self.inside(Path(option(spec["args"], "--config")))
+        config.parent.mkdir(parents=True)
+        config.write_text(MANIFEST["ConfigMap"]["data"][config.name])
+        given = {each["name"]: each.get("value", name) for each in spec.get("env", ())}
         here = {  # of another machine, and two pods share one network: nothing else is changed
             "STREAM_OSR_BROKERS": stream.settings["brokers"],
             "STREAM_OSR_MODEL": str(stream.folder / "model.osr"),
@@ -477,7 +364,7 @@ class Pod(Worker):
         self.log = stream.folder / f"{name}-{next(self.numbers)}.log"
         with self.log.open("w") as log:
             self.process = Process(
-                [*COMMAND, *arguments],
+                [*COMMAND, *with_config(spec["args"], str(config))],
                 stdout=log.fileno(),
                 stderr=log.fileno(),
                 cwd=self.root,
@@ -491,7 +378,7 @@ class Pod(Worker):
 
     def probe(self, name: str) -> bool:
         """Ask as the kubelet does."""
-        return status(self, container(MANIFEST)[f"{name}Probe"]["httpGet"]["path"]) == 200
+        return status(self, container()[f"{name}Probe"]["httpGet"]["path"]) == 200
 
     def partitions(self) -> float:
         """Count what it has been assigned."""
@@ -532,7 +419,7 @@ def test_two_pods_share_the_work_and_survive_a_restart_and_the_loss_of_a_broker(
         assert worker == {"stream-osr-0", "stream-osr-1"}
 
         pods[1].process.send_signal(signal.SIGTERM)
-        grace = template(MANIFEST, "StatefulSet")["terminationGracePeriodSeconds"]
+        grace = template("StatefulSet")["terminationGracePeriodSeconds"]
         assert pods[1].process.wait(grace) == 0
         stream.feed(120)
         pods[1] = Pod(stream, "stream-osr-1")
@@ -552,7 +439,4 @@ def test_two_pods_share_the_work_and_survive_a_restart_and_the_loss_of_a_broker(
         check_exactly_once(stream)
         audit(stream)
     finally:
-        for each in Worker.started:
-            if each.process.poll() is None:
-                each.kill()
-        Worker.started.clear()
+        kill_workers()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.schema_check import check_features
-from stream_osr.sklearn import OpenSetClassifier
-from stream_osr_connectors.files import Record, open_source
 from stream_osr_connectors.json_fields import JsonFields
-from tests.blobs import refused
+from tests.blobs import further, learn_all, refused
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH = 3
 NAMES = [f"emb[{number}]" for number in range(WIDTH)]
@@ -45,63 +41,54 @@ def lists(vectors: np.ndarray) -> list[list[float | None] | None]:
     return [None if np.isnan(row).all() else [None if np.isnan(v) else float(v) for v in row] for row in vectors]
 
 
+def frame(**columns: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
 def scalars(vectors: np.ndarray, size: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({"size": size, **dict(zip(NAMES, vectors.T.astype(float), strict=True))})
+    return frame(size=size, **dict(zip(NAMES, vectors.T.astype(float), strict=True)))
 
 
 def dicts(vectors: np.ndarray, size: np.ndarray, kind: Callable[[Any], Any] = list) -> list[dict[str, Any]]:
     return [{"size": s, "emb": None if v is None else kind(v)} for v, s in zip(lists(vectors), size, strict=True)]
 
 
-def halves(row: Any) -> np.ndarray:
-    return np.array(row, np.float16)
-
-
-def in_pandas(vectors: np.ndarray, size: np.ndarray, dtype: Any) -> pd.DataFrame:
-    return pd.DataFrame({"size": size, "emb": pd.Series(lists(vectors), dtype=dtype)})
-
-
 def of_arrays(vectors: np.ndarray, size: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({"size": size, "emb": [None if np.isnan(row).all() else row for row in vectors]})
+    return frame(size=size, emb=[None if np.isnan(row).all() else row for row in vectors])
 
 
-def in_polars(vectors: np.ndarray, size: np.ndarray, dtype: Any) -> pl.DataFrame:
-    return pl.DataFrame({"size": size, "emb": pl.Series(lists(vectors), dtype=dtype)})
+def frame_of(kind: str) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """A function that makes a frame of vectors in one column and the further numbers in another."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    def pandas_lists(vectors: np.ndarray, size: np.ndarray) -> pd.DataFrame:
+        dtype = pd.ArrowDtype(pa.list_(pa.float32())) if kind == "pandas, Arrow" else object
+        return pd.DataFrame({"size": size, "emb": pd.Series(lists(vectors), dtype=dtype)})
+
+    def polars_lists(vectors: np.ndarray, size: np.ndarray) -> pl.DataFrame:
+        dtype = pl.Array(pl.Float32, WIDTH) if kind == "polars Array" else pl.List(pl.Float32)
+        return pl.DataFrame({"size": size, "emb": pl.Series(lists(vectors), dtype=dtype)})
+
+    def arrow_lists(vectors: np.ndarray, size: np.ndarray) -> pa.Table:
+        return pa.table({"size": size, "emb": pa.array(lists(vectors), pa.list_(pa.float16(), WIDTH))})
+
+    def structured(vectors: np.ndarray, size: np.ndarray) -> np.ndarray:
+        out = np.zeros(len(size), [("size", float), ("emb", np.float16, (WIDTH,))])
+        out["size"], out["emb"] = size, vectors
+        return out
+
+    makers = {"pandas": pandas_lists, "polars": polars_lists, "pyarrow": arrow_lists, "numpy": structured}
+    return of_arrays if kind == "pandas, arrays" else makers[kind.replace(",", "").split()[0]]
 
 
-def in_arrow(vectors: np.ndarray, size: np.ndarray) -> pa.Table:
-    return pa.table({"size": size, "emb": pa.array(lists(vectors), pa.list_(pa.float16(), WIDTH))})
-
-
-def structured(vectors: np.ndarray, size: np.ndarray) -> np.ndarray:
-    out = np.zeros(len(size), [("size", float), ("emb", np.float16, (WIDTH,))])
-    out["size"], out["emb"] = size, vectors
-    return out
-
-
-FRAMES: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
-    "pandas, arrays": of_arrays,
-    "pandas, lists": lambda v, s: in_pandas(v, s, object),
-    "pandas, Arrow": lambda v, s: in_pandas(v, s, pd.ArrowDtype(pa.list_(pa.float32()))),
-    "polars List": lambda v, s: in_polars(v, s, pl.List(pl.Float32)),
-    "polars Array": lambda v, s: in_polars(v, s, pl.Array(pl.Float32, WIDTH)),
-    "pyarrow": in_arrow,
-    "numpy": structured,
-}
-
-
-def in_file(path: Path, vectors: np.ndarray, size: np.ndarray, labels: list[str] | None) -> list[Any]:
-    """Write a file and read its records."""
-    if path.suffix == ".parquet":
-        table = pa.table({"size": size, "emb": pa.array(lists(vectors), pa.large_list(pa.float16()))})
-        pq.write_table(table if labels is None else table.append_column("y", pa.array(labels)), path)
-    else:
-        rows = [
-            {**x, "y": label} for x, label in zip(dicts(vectors, size), labels or [None] * len(size), strict=True)
-        ]
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    with open_source(path, label="y" if labels or path.suffix != ".parquet" else None) as source:
-        return list(source)
+FRAMES = (
+    *("pandas, arrays", "pandas, lists", "pandas, Arrow"),
+    *("polars List", "polars Array", "pyarrow", "numpy"),
+)
 
 
 def outcome(model: OpenSetRecognizer) -> Any:
@@ -120,17 +107,17 @@ def by_frames(make: Callable[[np.ndarray, np.ndarray], Any]) -> Any:
     return outcome(model), found
 
 
-def by_records(parts: list[list[Any]], labels: list[str]) -> Any:
+def by_records(parts: list[list[Any]]) -> Any:
     model = OpenSetRecognizer(batch_size=16, chains=1, seed=1)
-    for x, label in zip(parts[0], labels, strict=True):
-        model.learn_one(x, label)
-    model.freeze()
+    learn_all(model, zip(parts[0], LABELS, strict=True)).freeze()
     found = [[list(model.predict_proba_one(x).values()) for x in part] for part in parts[1:]]
     for x in parts[1]:
         check_features(model.trained, x)
-    for x in (*parts[1], *parts[2]):
-        model.learn_one(x)
+    learn_all(model, [(x, None) for part in parts[1:] for x in part])
     return outcome(model), found
+
+
+FURTHER = (*FRAMES[:5], "arrays", "tuples")
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +125,13 @@ def expected() -> Any:
     return by_frames(scalars)
 
 
-@pytest.mark.parametrize("source", [*FRAMES, "lists", "arrays", "tuples", ".jsonl", ".parquet"])
-def test_lists_give_the_bits_of_single_columns(source: str, tmp_path: Path, expected: Any) -> None:
+@pytest.mark.parametrize("source", ["numpy", "pyarrow", "lists", *further(*FURTHER)])
+def test_lists_give_the_bits_of_single_columns(source: str, expected: Any) -> None:
     if source in FRAMES:
-        found = by_frames(FRAMES[source])
-    elif source.startswith("."):
-        named = [(TRAINING, LABELS), (STREAM, None), (GAPS, None)]
-        read = [in_file(tmp_path / f"{at}{source}", *rows, labels) for at, (rows, labels) in enumerate(named)]
-        assert all(isinstance(record, Record) for records in read for record in records)
-        found = by_records([[record.features for record in records] for records in read], [r.label for r in read[0]])
+        found = by_frames(frame_of(source))
     else:
-        kind = {"lists": list, "arrays": halves, "tuples": tuple}[source]
-        found = by_records([dicts(*rows, kind) for rows in (TRAINING, STREAM, GAPS)], LABELS)
+        kind = {"lists": list, "arrays": partial(np.array, dtype=np.float16), "tuples": tuple}[source]
+        found = by_records([dicts(*rows, kind) for rows in (TRAINING, STREAM, GAPS)])
     (fingerprint, decided, counts), predicted = found
     assert (fingerprint, decided, counts) == expected[0]
     assert np.allclose(predicted[0], expected[1][0], atol=1e-12)
@@ -181,18 +163,18 @@ WRONG = {
 def test_lists_that_cannot_be_used_are_refused_and_counted(model: OpenSetRecognizer, case: str) -> None:
     value, message = WRONG[case]
     x = {"size": 1.0, "emb": value}
-    for read in (model.predict_proba_one, lambda x: check_features(model.trained, x) if case != "infinite" else
-                 model.predict_one(x)):  # fmt: skip
-        with refused(model, InvalidFeature, message):
-            read(x)
+    with refused(model, InvalidFeature, message):
+        model.predict_proba_one(x)
+    if case != "infinite":
+        with pytest.raises(InvalidFeature, match=message):
+            check_features(model.trained, x)
     before = model.counters["bad_rows"]
     with pytest.raises(InvalidFeature, match=message):
         model.learn_one(x)
     assert model.counters["bad_rows"] == before + 1
-    rows = pd.DataFrame([dicts(*STREAM)[0], x])
     for many in (model.predict_many, model.learn_many):
         with pytest.raises(InvalidFeature, match=r" of row 1 is "):
-            many(rows)
+            many([dicts(*STREAM)[0], x])
 
 
 def test_fields_that_contradict_each_other(model: OpenSetRecognizer) -> None:
@@ -206,21 +188,21 @@ def test_fields_that_contradict_each_other(model: OpenSetRecognizer) -> None:
     assert model.predict_many(strange).tolist() == model.predict_many(both).tolist()
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
+def test_training_fixes_the_length() -> None:
+    model = OpenSetRecognizer()
+    model.learn_one({"emb": [1.0, 2.0]}, "left")
+    for value, message in (
         ([0.0] * 10_001, "expected a list of 1 to 10000 numbers, found 10001. Reduce it, for instance to principal"),
         ([], "found 0. Give None if it is missing"),
+    ):
+        with pytest.raises(InvalidFeature, match=message):
+            model.learn_one({"emb": [1.0, 2.0], "wide": value}, "left")
+    for value, message in (
         ([1.0], "it has 1 number, and the lists of training have 2"),
         (1.0, "training had lists of 2 numbers"),
-    ],
-)
-def test_training_fixes_the_length(value: Any, message: str) -> None:
-    model = OpenSetRecognizer()
-    name = "emb" if "training" in message else "wide"
-    model.learn_one({"emb": [1.0, 2.0]}, "left")
-    with pytest.raises(InvalidFeature, match=message):
-        model.learn_one({"emb": [1.0, 2.0], name: value}, "left")
+    ):
+        with pytest.raises(InvalidFeature, match=message):
+            model.learn_one({"emb": value}, "left")
     with pytest.raises(InvalidFeature, match="text as its name"):
         model.learn_one({0: [1.0, 2.0]}, "left")
     with pytest.raises(InvalidInstance, match="there are 10001 features then"):
@@ -233,15 +215,13 @@ def test_lists_that_begin_late_or_lack_a_number() -> None:
     vectors[:, 1] = np.nan
     rows: list[Any] = [None, *vectors[1:]]
     model = OpenSetRecognizer(batch_size=16, chains=1)
-    model.learn_many(pd.DataFrame({"emb": rows, "size": TRAINING[1]}), LABELS)
+    model.learn_many(frame(emb=rows, size=TRAINING[1]), LABELS)
     report = model.freeze()
     assert report.left_out == {"emb": "null before the first list", "emb[1]": "no value in training"}
     assert model.trained.names == ("emb[0]", "emb[2]", "size")
     with pytest.raises(InvalidFeature, match="the lists of training have 3"):
         model.predict_one({"emb": [1.0, 2.0], "size": 1.0})
-    frame = of_arrays(*STREAM)
-    one_by_one = [model.predict_one(x) for x in dicts(*STREAM)]
-    assert model.predict_many(frame).tolist() == one_by_one
+    assert model.predict_many(of_arrays(*STREAM)).tolist() == [model.predict_one(x) for x in dicts(*STREAM)]
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
@@ -254,7 +234,7 @@ def test_narrow_floats_are_read_as_their_exact_values(model: OpenSetRecognizer, 
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_json_with_named_features_has_them_in_a_list(model: OpenSetRecognizer, *, nested: bool) -> None:
+def test_json_with_named_features_has_them_in_a_list(model: OpenSetRecognizer, nested: bool) -> None:
     """The features of a run and of the Kafka service have the names in the model."""
     fields = JsonFields(key="id", features=[*map(str, model.trained.names)])
 
@@ -272,6 +252,8 @@ def test_json_with_named_features_has_them_in_a_list(model: OpenSetRecognizer, *
 
 
 def test_the_estimator_accepts_frames_with_lists() -> None:
+    from stream_osr.sklearn import OpenSetClassifier
+
     estimator = OpenSetClassifier(chains=1).fit(of_arrays(*TRAINING), LABELS)
     single = OpenSetClassifier(chains=1).fit(scalars(*TRAINING), LABELS)
     assert estimator.predict_proba(of_arrays(*STREAM)).tolist() == single.predict_proba(scalars(*STREAM)).tolist()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from tests.data import need_data
 from tests.documents.reading import ROOT
-from tests.documents.running import Session
 from tests.examples import example
 
-images = example("images")
 PAGE = ROOT / "docs" / "tutorials" / "images.md"
 SIDE = 16
+
+
+@pytest.fixture(scope="module")
+def images() -> ModuleType:
+    return example("images")
 
 
 @pytest.fixture(scope="module")
@@ -22,32 +26,19 @@ def drawn() -> np.ndarray:
     return np.random.default_rng(0).random((5, SIDE, SIDE))
 
 
-def test_a_quarter_turn_moves_cells_and_directions(drawn: np.ndarray) -> None:
+def test_a_quarter_turn_moves_cells_and_directions(images: ModuleType, drawn: np.ndarray) -> None:
     there = images.gradients(drawn).reshape(-1, 8, 4, 4)
     turned = images.gradients(np.rot90(drawn, -1, axes=(1, 2))).reshape(-1, 8, 4, 4)
     np.testing.assert_allclose(turned, np.roll(np.rot90(there, -1, axes=(2, 3)), 2, axis=1), atol=1e-12)
 
 
-def test_the_embedding_is_of_the_training_images_alone(drawn: np.ndarray) -> None:
+def test_the_embedding_is_of_the_training_images_alone(images: ModuleType, drawn: np.ndarray) -> None:
     embed = images.reduced(images.gradients, drawn, components=3)
     np.testing.assert_allclose(embed(drawn)[1], embed(drawn[1:2])[0])
 
 
-def test_gradients_are_better_than_pixels_on_the_bundled_digits() -> None:
-    data = images.images_of("digits")
-    pixels, gradients, discriminants = (
-        images.mean(images.once(*data, name, seed).figures() for seed in (0, 1)[:seeds])
-        for name, seeds in (("pixels", 2), ("gradients", 2), ("discriminants", 1))
-    )
-    assert gradients.unknown > 0.98
-    assert gradients.known > 0.97
-    assert gradients.told == gradients.new == 5
-    assert gradients.micro_f > pixels.micro_f > discriminants.micro_f + 0.02
-    assert gradients.told > discriminants.told
-
-
 @pytest.mark.needs("data")
-def test_usps() -> None:
+def test_usps(images: ModuleType) -> None:
     """One of the three runs of the page that :func:`test_the_page_on_usps` repeats, of two embeddings."""
     need_data("USPS")
     data = images.images_of("USPS")
@@ -66,6 +57,8 @@ def check_usps(gradients: list[float], pixels: list[float]) -> None:
 @pytest.mark.long
 def test_the_page_on_usps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the page that needs the images of USPS; the figures are those of the read-me."""
+    from tests.documents.running import Session
+
     need_data("USPS")
     monkeypatch.chdir(tmp_path)
     _, _, page = PAGE.read_text().partition("<!-- not run: needs USPS")

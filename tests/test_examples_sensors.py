@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.blobs import further
 from tests.examples import example
 
 sensors = example("sensors")
@@ -24,7 +25,7 @@ def shares(printed: str) -> dict[str, list[float]]:
     return {state: [float(share) for share in values.split() if share != "."] for state, values in rows}
 
 
-@pytest.mark.parametrize("seed", ["0", "1"])
+@pytest.mark.parametrize("seed", ["0", *further("1")])
 def test_followed_they_stay_known_and_the_fault_is_found(seed, monkeypatch, capsys) -> None:
     printed = run(["--follow-drift", "--seed", seed], monkeypatch, capsys)
     found = shares(printed)
@@ -34,14 +35,16 @@ def test_followed_they_stay_known_and_the_fault_is_found(seed, monkeypatch, caps
     assert "drifts" not in printed
 
 
-def test_not_followed_they_turn_unknown_and_drift_is_told(monkeypatch, capsys) -> None:
+@pytest.mark.thorough
+def test_not_followed_they_turn_unknown_and_drift_is_reported(monkeypatch, capsys) -> None:
     printed = run([], monkeypatch, capsys)
     assert min(shares(printed)[state][-2] for state in sensors.KNOWN) > 0.9, "typicality says that they are known"
     assert max(shares(printed)[state][-1] for state in sensors.KNOWN) < 0.5
     assert re.search(r"full drifts since \d+ \(sparser\), pressure \+", printed)
 
 
-def test_a_jump_is_not_followed_and_told(monkeypatch, capsys) -> None:
+@pytest.mark.thorough
+def test_a_jump_is_not_followed_and_is_reported(monkeypatch, capsys) -> None:
     printed = run(["--follow-drift", "--jump"], monkeypatch, capsys)
     assert {state for state in sensors.KNOWN if f"{state} drifts since" in printed} == set(sensors.KNOWN)
     assert max(shares(printed)[state][-1] for state in sensors.KNOWN) < 0.6

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.examples import example
 
-words = example("words")
 
-
+@pytest.mark.thorough
 def test_topics_are_recognized_by_their_words() -> None:
+    words = example("words")
     found = words.once(*words.corpus(), 0, chains=1)
     assert found.words > 2000
     assert found.known > 0.85

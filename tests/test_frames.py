@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 
 from stream_osr import Decision, Limits, OpenSetRecognizer
@@ -39,9 +38,8 @@ def test_each_subclass_has_a_row(model: OpenSetRecognizer) -> None:
     assert frame.columns.tolist() == list(SubclassRow._fields)
     known, new = (frame[frame["kind"] == kind] for kind in ("known", "new"))
     groups = {group.name: dict(group.subclasses) for group in summary.known}
-    assert {
-        label: dict(zip(own["subclass_id"], own["share"], strict=True)) for label, own in known.groupby("label")
-    } == groups
+    shares = ((label, zip(own["subclass_id"], own["share"], strict=True)) for label, own in known.groupby("label"))
+    assert {label: dict(each) for label, each in shares} == groups
     assert known["size"].sum() == 200
     sizes = {key: size for key, size, _ in summary.emerging}
     assert dict(zip(new["subclass_id"], new["size"], strict=True)) == sizes
@@ -76,17 +74,17 @@ def test_places_in_the_stream_and_neighbours(model: OpenSetRecognizer) -> None:
 
 
 def test_each_decision_has_a_row(model: OpenSetRecognizer) -> None:
-    told = list(model.value.decisions)
-    frame = decisions_frame(told)
+    decisions = list(model.value.decisions)
+    frame = decisions_frame(decisions)
     names = [name for name in Decision._fields if name != "probabilities"]
     assert frame.columns.tolist() == names
     assert len(frame) == 480
     for name in ("key", "label", "seq", "p_unknown"):
-        assert frame[name].tolist() == [getattr(d, name) for d in told]
+        assert frame[name].tolist() == [getattr(d, name) for d in decisions]
     assert frame["subclass_id"].dtype == "Int64"
 
 
-def test_probabilities_have_columns_if_asked(model: OpenSetRecognizer) -> None:
+def test_probabilities_have_columns_on_request(model: OpenSetRecognizer) -> None:
     first = model.value.decisions[0]
     later = first._replace(probabilities={"left": 0.5, "right": 0.2, "new": 0.1, "unknown": 0.2})
     frame = decisions_frame([first, later], probabilities=True)
@@ -107,9 +105,11 @@ def test_draining_into_a_frame(model: OpenSetRecognizer) -> None:
 
 
 def test_pandas_and_polars_say_the_same(model: OpenSetRecognizer) -> None:
-    told = list(model.value.decisions)
-    for ask in (model.to_frame, lambda library="pandas": decisions_frame(told, probabilities=True, library=library)):
-        one, other = ask(), ask(library="polars")
+    import pandas as pd
+    import polars as pl
+
+    for table in (model.to_frame, partial(decisions_frame, list(model.value.decisions), probabilities=True)):
+        one, other = table(), table(library="polars")
         assert isinstance(one, pd.DataFrame)
         assert isinstance(other, pl.DataFrame)
         columns = {name: [None if pd.isna(v) else v for v in one[name]] for name in one}

@@ -1,4 +1,4 @@
-"""What a command imports before it has anything to do: nobody waits for the sampler to read a help page."""
+"""What a command imports before it has anything to do: help does not wait for the sampler. Words of errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import sys
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from stream_osr.version import __version__
-from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.settings import SUBJECTS
+from tests.blobs import further
 
 SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette", "mcp"}
 """What only those commands import that need it, when they run."""
@@ -38,23 +37,30 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), *((name, "--help") for name in COMMANDS)])
-def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
-    done = started("-c", WATCHED, *arguments)
+FURTHER = (f"{name} --help" for name in COMMANDS if name != "run")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "run --help", *further(*FURTHER)])
+def test_help_imports_nothing_slow(arguments: str) -> None:
+    done = started("-c", WATCHED, *arguments.split())
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout or __version__ in done.stdout
+    command = arguments.removesuffix(" --help")
+    if command in ("demo", "fit", "run", "report", "inspect", "warmup"):
+        assert f"Example: stream-osr {command}" in " ".join(done.stdout.split())
     imported: list[Any] = json.loads(done.stderr.splitlines()[-1])
     assert "stream_osr" in imported
     assert not SLOW & set(imported)
 
 
-def test_every_command_is_looked_at() -> None:
+@pytest.mark.thorough
+def test_the_list_of_commands_is_complete() -> None:
     listed = started("-m", "stream_osr_connectors", "--help").stdout
     commands = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line[2:3].strip()]
     assert commands == [*COMMANDS]
 
 
-def test_names_of_the_package_are_there_when_they_are_asked_for() -> None:
+def test_names_of_the_package_are_imported_on_first_use() -> None:
     program = """
 import sys
 import stream_osr
@@ -72,61 +78,64 @@ assert not hasattr(stream_osr, "OpenSetRecogniser")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("predict", "run"), ("inspct", "inspect"), ("train", "fit")])
-def test_a_wrong_command_is_answered_with_the_right_one(typed: str, meant: str) -> None:
-    done = started("-m", "stream_osr_connectors", typed)
-    assert done.returncode == 2
-    assert f"Did you mean '{meant}'?" in done.stderr
+def test_a_wrong_command_is_answered_with_the_right_one() -> None:
+    for typed, meant in (("predict", "run"), ("inspct", "inspect"), ("train", "fit")):
+        result = invoked(typed)
+        assert result.exit_code == 2
+        assert f"Did you mean '{meant}'?" in result.stderr
+    assert "--install-completion" in invoked("--help").stdout, "of the shell"
 
 
-def test_completion_of_the_shell_can_be_installed() -> None:
-    assert "--install-completion" in started("-m", "stream_osr_connectors", "--help").stdout
+def invoked(*arguments: str) -> Result:
+    from stream_osr_connectors.cli.app import app
+
+    return CliRunner().invoke(app, arguments, prog_name="stream-osr", env={"COLUMNS": "80"})
 
 
-@pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        (["run"], "Missing option '--model' / '-m', option '--input' / '-i'."),
-        (["fit"], "Missing argument 'file', option '--label' / '-l'."),
-        (["promote", "--by", "me"], "Missing argument 'subclass', argument 'label'."),
-        (["topics", "--partition", "3"], "No such option: --partition (Possible options: "),
-        (["serve", "--batchsize", "3"], "No such option: --batchsize (Possible options: --batch-size)"),
-        (["promote", "1", "a", "--checkpiont", "c"], "No such option: --checkpiont (Possible options: --checkpoint)"),
-        (["serve", "--batch-size", "few"], "Invalid value for '--batch-size': Input should be a valid integer"),
-        (["run", "--batch-size", "few", "-m", "m", "-i", "i"], "Invalid value for '--batch-size': Input should be a"),
-        (["serve", "--batch-size"], "Option '--batch-size' requires an argument."),
-        (["run", "--batch-size"], "Option '--batch-size' requires an argument."),
-    ],
+WRONG = (
+    (["run"], "Missing option '--model' / '-m', option '--input' / '-i'."),
+    (["fit"], "Missing argument 'file', option '--label' / '-l'."),
+    (["promote", "--by", "me"], "Missing argument 'subclass', argument 'label'."),
+    (["topics", "--partition", "3"], "No such option: --partition (Possible options: "),
+    (["serve", "--batchsize", "3"], "No such option: --batchsize (Possible options: --batch-size)"),
+    (["promote", "1", "a", "--checkpiont", "c"], "No such option: --checkpiont (Possible options: --checkpoint)"),
+    (["serve", "--batch-size", "few"], "Invalid value for '--batch-size': Input should be a valid integer"),
+    (["run", "--batch-size", "few", "-m", "m", "-i", "i"], "Invalid value for '--batch-size': Input should be a"),
+    (["serve", "--batch-size"], "Option '--batch-size' requires an argument."),
+    (["run", "--batch-size"], "Option '--batch-size' requires an argument."),
 )
-def test_all_commands_report_wrong_options_in_the_same_words(typed: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, typed)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"Error: {told}" in result.stderr
+
+
+def test_all_commands_report_wrong_options_in_the_same_words() -> None:
+    for typed, message in WRONG:
+        result = invoked(*typed)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"Error: {message}" in result.stderr
 
 
 def test_the_help_of_the_service_has_the_form_of_the_others_and_a_section_for_each_subject() -> None:
-    told = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "80"}).stdout
-    headings = [line.removesuffix(":") for line in told.splitlines() if line.endswith(":") and line[0] != " "]
+    from stream_osr_connectors.kafka.settings import SUBJECTS
+
+    page = invoked("serve", "--help").stdout
+    headings = [line.removesuffix(":") for line in page.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings == ["Options", *SUBJECTS.values()]
-    assert "  --batch-size <int>              Records in a micro-batch." in told
-    assert max(map(len, told.splitlines())) <= 80
-    assert "--batch-size" not in CliRunner().invoke(app, ["topics", "--help"]).stdout
+    assert "  --batch-size <int>              Records in a micro-batch." in page
+    assert max(map(len, page.splitlines())) <= 80
+    assert "--batch-size" not in invoked("topics", "--help").stdout
 
 
 def test_settings_are_completed_in_every_command_of_the_service() -> None:
-    environment = {
-        "_STREAM_OSR_COMPLETE": "complete_bash",
-        "COMP_WORDS": "stream-osr topics --brok",
-        "COMP_CWORD": "2",
-    }
+    from stream_osr_connectors.cli.app import app
+
+    words = {"COMP_WORDS": "stream-osr topics --brok", "COMP_CWORD": "2"}
+    environment = {"_STREAM_OSR_COMPLETE": "complete_bash", **words}
     done = CliRunner().invoke(app, prog_name="stream-osr", env=environment)
     assert done.stdout.split() == ["--brokers"]
 
 
 def test_a_command_to_a_run_over_files_needs_no_service() -> None:
-    code = (
-        "import importlib.util as u; find = u.find_spec\nu.find_spec = lambda n, *a: n != 'orjson' and find(n, *a)\n"
-    )
+    code = "import importlib.util as u; find = u.find_spec\n"
+    code += "u.find_spec = lambda n, *a: n != 'orjson' and find(n, *a)\n"
     done = started("-c", f"{code}{WATCHED}", "undo", "--checkpoint", "none.checkpoint")
     assert "none.checkpoint" in done.stderr
     assert "orjson" not in done.stderr

@@ -9,10 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stream_osr_connectors.cli import is_service
-from stream_osr_connectors.kafka import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 TEXT = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
@@ -26,11 +24,11 @@ def only(kind: str) -> str:
     return [rest for step, rest in STEPS if step == kind][-1]
 
 
-@pytest.mark.parametrize("name", COPIED)
-def test_what_is_copied_is_there_and_not_left_out(name: str) -> None:
-    assert (ROOT / name).exists()
+def test_files_to_copy_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
-    assert not [pattern for pattern in ignored if fnmatch(name, pattern)]
+    for name in COPIED:
+        assert (ROOT / name).exists(), name
+        assert not [pattern for pattern in ignored if fnmatch(name, pattern)], name
 
 
 def test_all_that_makes_the_wheel_is_copied() -> None:
@@ -52,6 +50,10 @@ def test_the_page_on_installing_lists_the_extras() -> None:
 
 
 def test_its_environment_holds_settings_and_the_port_of_the_example() -> None:
+    import yaml
+
+    from stream_osr_connectors.kafka import ServiceSettings
+
     settings = dict(re.findall(r"STREAM_OSR_(\w+)=(\S+)", only("ENV")))
     assert {name.lower() for name in settings} <= ServiceSettings.model_fields.keys()
     example = yaml.safe_load((ROOT / "examples" / "kafka" / "service.yaml").read_text())
@@ -62,20 +64,22 @@ def test_its_environment_holds_settings_and_the_port_of_the_example() -> None:
     "words",
     ["run --config service.yaml", "run --config=s.yaml", "serve --brokers b:9092", "run -i serve.csv", "demo"],
 )
-def test_its_health_is_asked_of_a_service_and_of_nothing_else(words: str, tmp_path: Path) -> None:
-    asked, _, rest = only("HEALTHCHECK").partition(" CMD ")[2].partition(" /proc/1/cmdline || exit 0; ")
+def test_health_is_checked_if_the_command_is_a_service(words: str, tmp_path: Path) -> None:
+    check, _, rest = only("HEALTHCHECK").partition(" CMD ")[2].partition(" /proc/1/cmdline || exit 0; ")
     (tmp_path / "cmdline").write_bytes(f"python stream-osr {words} ".replace(" ", "\0").encode())
-    found = subprocess.run(["sh", "-c", f"{asked} {tmp_path / 'cmdline'}"]).returncode == 0
+    found = subprocess.run(["sh", "-c", f"{check} {tmp_path / 'cmdline'}"]).returncode == 0
     assert found == is_service(words.split())
     assert rest.startswith("python -c ")
 
 
-def test_it_runs_as_nobody_that_is_root() -> None:
+def test_it_does_not_run_as_root() -> None:
     assert only("USER") == "osr"
     assert STEPS.index(("USER", "osr")) > max(i for i, (step, _) in enumerate(STEPS) if step in {"RUN", "COPY"})
 
 
 def test_the_example_with_a_broker_uses_it() -> None:
+    import yaml
+
     compose = yaml.safe_load((ROOT / "examples" / "kafka" / "compose.yaml").read_text())["services"]
     assert compose["prepare"]["build"] == {"context": "../.."}
     assert {service["image"] for service in compose.values()} == {compose["kafka"]["image"], "stream-osr"}

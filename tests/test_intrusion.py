@@ -1,30 +1,17 @@
-"""A network-intrusion stream with text columns runs as dictionaries and tables without an encoder."""
+"""A network-intrusion stream with text columns runs as tables without an encoder."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
-from tests.blobs import learn_all
 from tests.examples import example
-from tests.test_cli import call, lines_of
+from tests.test_cli import lines_of, succeeded
 
 intrusion = example("intrusion")
-LABELLED, STREAM, BATCH = 600, 1200, 64
-
-
-@pytest.fixture(scope="module")
-def model() -> OpenSetRecognizer:
-    model = OpenSetRecognizer(batch_size=BATCH, seed=1, chains=2)
-    learn_all(model, intrusion.labelled(LABELLED, np.random.default_rng(1)))
-    model.freeze()
-    return model
+LABELLED, STREAM = 600, 1200
 
 
 def check_shares(pairs: Iterable[tuple[str, str]]) -> None:
@@ -36,34 +23,17 @@ def check_shares(pairs: Iterable[tuple[str, str]]) -> None:
     assert np.mean(new) > 0.85
 
 
-def test_as_dictionaries(model: OpenSetRecognizer) -> None:
-    columns = {"protocol_type", "service", "flag"}
-    assert set(model.trained.values) == columns
-    truth = []
-    for number, (x, kind) in enumerate(intrusion.stream(STREAM, np.random.default_rng(2))):
-        truth.append(kind)
-        model.learn_one(x, key=number)
-    model.flush()
-    events = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
-    assert events
-    for event in events:
-        assert set(event.explanation.values) == columns
-        assert not set(event.explanation.mean) & columns
-        assert json.loads(json.dumps(event.as_dict()))["explanation"]["values"]
-    check_shares((truth[d.key], d.label) for d in model.drain())
-
-
 def test_as_tables(tmp_path: Path) -> None:
+    import pandas as pd
+
     intrusion.write(tmp_path, LABELLED, STREAM, 3)
-    done = call("fit", "labelled.csv", "--label", "kind", "--key", "id", "-o", "model.osr", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(tmp_path, "fit", "labelled.csv", "--label", "kind", "--key", "id", "-o", "model.osr")
     rows = pd.read_csv(tmp_path / "stream.csv", dtype=str)
     rows.loc[5, "src_bytes"] = "much"  # the column is numeric, by its values in training
     rows.loc[6:7, "service"] = ["17", ""]  # a number is a value like any other
     rows.to_csv(tmp_path / "stream.csv", index=False)
     files = ("--output", "decisions.jsonl", "--events", "events.jsonl", "--errors", "bad.jsonl")
-    done = call("run", "-m", "model.osr", "-i", "stream.csv", "--key", "id", *files, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(tmp_path, "run", "-m", "model.osr", "-i", "stream.csv", "--key", "id", *files)
     (bad,) = lines_of(tmp_path / "bad.jsonl")
     assert "column 'src_bytes' holds 'much', which is not a finite number, and the column is numeric" in bad["reason"]
     truth = dict(zip(rows["id"], rows["kind"], strict=True))

@@ -83,6 +83,7 @@ def test_kernels_outside_the_library_call_none_of_each_other_s_modules() -> None
     assert seen > 5
 
 
+@pytest.mark.thorough
 def test_another_checkout_compiles_nothing(package: Path, tmp_path: Path) -> None:  # noqa: F811
     """The real thing: a kernel of the library, compiled in one folder and used in another."""
     program = "import sys\nfrom pathlib import Path\nfrom tools import kept\nprint(kept.%s(kept.ROOT, Path(%r)))"

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError
 from stream_osr.state_store import FolderStore
-from tests.blobs import fitted, stream_part
-from tests.data import need_ordered
+from tests.blobs import ended, fitted, further, stream_part
 
 ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)
-LATEST = 600
-"""Training instances of a real table."""
 SMALL = 300_000
 """Memory for two recognizers or three."""
 
@@ -52,21 +49,16 @@ def alone(trained: TrainedModel, part: Iterable[Row], **arguments: Any) -> Resul
         if by not in models:
             models[by] = OpenSetRecognizer.from_trained(trained, **{**ARGUMENTS, **arguments})
         models[by].learn_one(x, t=t, key=t)
-    for model in models.values():
-        model.flush()
-    return {by: (list(model.drain()), list(model.drain_events())) for by, model in models.items()}
+    return {by: (ended(model), list(model.drain_events())) for by, model in models.items()}
 
 
 @pytest.fixture(scope="module")
 def each_alone(trained: TrainedModel) -> Callable[..., Results]:
-    """What :func:`alone` has of so many rows, once for all that compare with it; not to be changed."""
-    found: dict[str, Results] = {}
+    """What :func:`alone` returns for a number of rows, computed once; not to be changed."""
 
-    def of(n: int, arguments: dict[str, Any]) -> Results:
-        named = repr((n, arguments))
-        if named not in found:
-            found[named] = alone(trained, rows(n), **arguments)
-        return found[named]
+    @cache
+    def of(n: int, *arguments: tuple[str, Any]) -> Results:
+        return alone(trained, rows(n), **grouped(**dict(arguments)))
 
     return of
 
@@ -80,40 +72,25 @@ def results(keyed: Keyed) -> Results:
     return dict(out)
 
 
-@pytest.mark.parametrize("memory", [1, SMALL, 1 << 30])
-@pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
+PLAIN, DELAYED, WAITING = (), (("decision_delay", 5),), (("max_wait", 12.0),)
+
+
+@pytest.mark.parametrize(
+    ("memory", "arguments"),
+    [(SMALL, WAITING), *further((1, PLAIN), (SMALL, DELAYED), (1 << 30, PLAIN), (1, WAITING))],
+)
 def test_a_key_has_the_results_of_a_recognizer_of_its_own(
-    trained: TrainedModel, each_alone: Callable[..., Results], memory: int, arguments: dict[str, Any]
+    trained: TrainedModel, each_alone: Callable[..., Results], memory: int, arguments: Any
 ) -> None:
-    arguments = grouped(**arguments)
-    part = rows(700)
-    keyed = Keyed(trained, memory=memory, **{**ARGUMENTS, **arguments})
-    for by, x, t in part:
+    keyed = Keyed(trained, memory=memory, **ARGUMENTS, **grouped(**dict(arguments)))
+    for by, x, t in rows(700):
         keyed.learn_one(x, by=by, t=t, key=t)
     keyed.flush()
-    assert results(keyed) == each_alone(700, arguments)
-    assert (keyed.loaded > 20) == (memory < 1 << 30)
-    assert (keyed.loaded == 0) == (memory == 1 << 30)
+    assert results(keyed) == each_alone(700, *arguments)
+    assert keyed.loaded == 0 if memory == 1 << 30 else keyed.loaded > 20
 
 
-@pytest.mark.needs("data")
-@pytest.mark.parametrize("table", ["KEYSTROKE/open/order", "ELEC2/closed/order", "TEP/open/order"])
-def test_tables_in_their_order_whose_recognizers_are_stored_and_read_again(table: str) -> None:
-    """Neighbours depend on each other and values drift. Each of two keys gets every other part of the stream."""
-    case = need_ordered(table)
-    model = OpenSetRecognizer(**ARGUMENTS)
-    model.learn_many(pd.DataFrame(case.X_train[-LATEST:]), case.y_train[-LATEST:].tolist())
-    model.freeze()
-    X = [dict(enumerate(row)) for row in case.X[:300].tolist()]
-    part = [(f"k{at // 25 % 2}", x, float(at)) for at, x in enumerate(X)]
-    keyed = Keyed(model.trained, memory=1, **ARGUMENTS)
-    for by, x, t in part:
-        keyed.learn_one(x, by=by, t=t, key=t)
-    keyed.flush()
-    assert results(keyed) == alone(model.trained, part)
-    assert keyed.loaded > 10
-
-
+@pytest.mark.thorough
 def test_labels_missing_values_and_names_reach_the_recognizer_of_the_key(trained: TrainedModel) -> None:
     keyed, models = Keyed(trained, memory=1, **ARGUMENTS), dict[str, OpenSetRecognizer]()
     named = set[str]()
@@ -132,9 +109,7 @@ def test_labels_missing_values_and_names_reach_the_recognizer_of_the_key(trained
     assert named
     assert {by: dict(keyed[by].counters) for by in keyed} == {by: dict(m.counters) for by, m in models.items()}
     keyed.flush()
-    for model in models.values():
-        model.flush()
-    assert results(keyed) == {by: (list(model.drain()), list(model.drain_events())) for by, model in models.items()}
+    assert results(keyed) == {by: (ended(model), list(model.drain_events())) for by, model in models.items()}
 
 
 def test_rows_of_a_sleeping_key_wait_outside_its_recognizer(trained: TrainedModel) -> None:
@@ -192,17 +167,16 @@ def test_what_cannot_be_used_changes_nothing(trained: TrainedModel, tmp_path: Pa
         keyed[asleep]
 
 
-@pytest.mark.parametrize("memory", [1, 1 << 30])
-@pytest.mark.parametrize("arguments", [{}, {"decision_delay": 5}, {"max_wait": 12.0}], ids=str)
+@pytest.mark.parametrize(("memory", "arguments"), [(1, DELAYED), *further((1, WAITING), (1 << 30, PLAIN))])
 def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
     trained: TrainedModel,
     each_alone: Callable[..., Results],
     tmp_path: Path,
     memory: int,
-    arguments: dict[str, Any],
+    arguments: Any,
 ) -> None:
     """What the lost process stored later neither replaces nor deletes what the saved state names."""
-    part, every = rows(500), {**ARGUMENTS, **grouped(**arguments)}
+    part, every = rows(500), {**ARGUMENTS, **grouped(**dict(arguments))}
     store, state, out = FolderStore(tmp_path), None, [list[Any](), list[Any]()]
     for begin, lost in ((0, 90), (130, 70), (260, 0), (400, 50)):
         for end in (min(begin + 140, 500) + lost, {0: 130, 130: 260, 260: 400, 400: 500}[begin]):
@@ -228,20 +202,10 @@ def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
     for kind in (0, 1):
         for by, each in out[kind]:
             found[by][kind].append(each)
-    assert found == each_alone(500, arguments)
+    assert found == each_alone(500, *arguments)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda state: {**state, "counts": np.where(state["counts"] > 0, -1, state["counts"])},
-        lambda state: {**state, "keys": state["keys"][1:]},
-        lambda state: {**state, "by": (state["by"][0],) * len(state["by"])},
-        lambda state: {**state, "rows": state["rows"][:, 1:]},
-    ],
-    ids=["negative", "fewer", "twice", "narrow"],
-)
-def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_path: Path, change: Any) -> None:
+def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_path: Path) -> None:
     keyed = Keyed(trained, store=FolderStore(tmp_path), **ARGUMENTS)
     for by, x, t in rows(30):
         keyed.learn_one(x, by=by, t=t)
@@ -249,6 +213,12 @@ def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_p
     list(keyed.drain_events())
     state = keyed.as_state()
     resumed = Keyed(trained, store=FolderStore(tmp_path), **ARGUMENTS)
-    with pytest.raises(PersistenceError, match="contradicts itself"):
-        resumed.resume(change(state))
+    for change in (
+        {"counts": np.where(state["counts"] > 0, -1, state["counts"])},
+        {"keys": state["keys"][1:]},
+        {"by": (state["by"][0],) * len(state["by"])},
+        {"rows": state["rows"][:, 1:]},
+    ):
+        with pytest.raises(PersistenceError, match="contradicts itself"):
+            resumed.resume({**state, **change})
     resumed.resume(state)

@@ -6,16 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anyio
 import pytest
-from mcp import Client, StdioServerParameters
 
 from stream_osr_connectors.commands import history
-from stream_osr_connectors.mcp import MOST_ANSWER, StreamTools, make_server
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
 from stream_osr_connectors.page.live.examples import ExampleChooser
 from stream_osr_connectors.page.live.feeds import FileFeed
@@ -25,8 +22,12 @@ from stream_osr_connectors.page.live.watcher import Watcher
 from tests.live.served import ANNA, TOKENS, make_run
 from tests.processes import COMMAND
 
+if TYPE_CHECKING:
+    from mcp import Client
+
 READING = ["list_candidates", "explain_candidate", "show_examples", "signals", "history"]
 CHANGES = ["promote", "mute", "undo"]
+PIPES = ("stdin", "stdout", "stderr")
 DEEP: Any = "end"
 for _ in range(150):
     DEEP = [DEEP]
@@ -61,35 +62,44 @@ class Server:
         self.client = client
 
     async def ask(self, name: str, **given: Any) -> Any:
-        result = await self.client.call_tool(name, given)
-        text = result.content[0].text
-        assert not result.is_error, text
-        assert text.isprintable()
-        return json.loads(text)
+        return json.loads(await self._call(name, given, fails=False))
 
     async def refused(self, name: str, **given: Any) -> str:
+        text = await self._call(name, given, fails=True)
+        assert len(text) <= 600
+        return text
+
+    async def _call(self, name: str, given: dict[str, Any], fails: bool) -> str:
         result = await self.client.call_tool(name, given)
         (content,) = result.content
-        assert result.is_error, content
-        assert len(content.text) <= 600
+        assert result.is_error == fails, content
         assert content.text.isprintable(), "one line"
-        return content.text
+        return str(content.text)
 
 
-def talk(steps: Any, folder: Path, *arguments: str, **environment: str) -> None:
-    """Have a client talk to a server of the run of a folder."""
-    parameters = StdioServerParameters(
-        command=sys.executable,
-        args=[*COMMAND, "mcp", "decisions.jsonl", "--input", "new.jsonl", "--key", "id", *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        cwd=folder,
-    )
+def talk(steps: Callable[[Server], Awaitable[None]], server: Any) -> None:
+    """Have a client talk to a server: one of this process, or the parameters of a process."""
+    import anyio
+    from mcp import Client
 
     async def main() -> None:
-        async with Client(parameters, read_timeout_seconds=60) as client:
+        async with Client(server, read_timeout_seconds=60) as client:
             await steps(Server(client))
 
     anyio.run(main)
+
+
+def started(folder: Path, token: str) -> Any:
+    """Parameters of a process that serves the run of a folder, for the owner of a token."""
+    from mcp import StdioServerParameters
+
+    options = ("--input", "new.jsonl", "--key", "id", "--allow-commands", "--tokens", "tokens")
+    arguments = [*COMMAND, "mcp", "decisions.jsonl", *options]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment(token), cwd=folder)
+
+
+def environment(token: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STREAM_OSR_TOKEN": token}
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +117,11 @@ async def reading(server: Server) -> None:
     assert all("never instructions" in tool.description for tool in tools if tool.name in READING)
     listed = await server.ask("list_candidates")
     first = listed["candidates"][0]
-    assert (first["status"], listed["left_out"]) == ("emerging", 0)
-    assert first["size"] > 50
-    assert listed["new_classes"]["number"] >= 1
+    assert (first["status"], listed["left_out"], listed["new_classes"]["number"] >= 1) == ("emerging", 0, True)
     about = await server.ask("explain_candidate", candidate=first["ids"][-1])
     assert (about["ids"], about["size"]) == (first["ids"], first["size"])
-    assert {each["feature"] for each in about["differs"]} <= {"a", "b", "c"}
-    assert about["differs"]
+    assert about["size"] > 50
+    assert set() < {each["feature"] for each in about["differs"]} <= {"a", "b", "c"}
     shown = (await server.ask("show_examples", candidate=first["id"]))["examples"]
     assert {each["kind"] for each in shown} == {"core", "boundary", "known"}
     assert all(each["key"].startswith("k") and each["features"] for each in shown)
@@ -125,6 +133,7 @@ async def reading(server: Server) -> None:
     assert await server.ask("history") == {"history": [], "left_out": 0}
 
 
+@pytest.mark.thorough
 def test_a_wrong_token_reads_and_changes_nothing(run: Path) -> None:
     async def steps(server: Server) -> None:
         await reading(server)
@@ -133,12 +142,14 @@ def test_a_wrong_token_reads_and_changes_nothing(run: Path) -> None:
             assert "set STREAM_OSR_TOKEN" in await server.refused(name, **given)
 
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    talk(steps, run, "--allow-commands", "--tokens", "tokens", STREAM_OSR_TOKEN=ANNA[1:])
+    talk(steps, started(run, ANNA[1:]))
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
+@pytest.mark.thorough
 def test_with_a_token_a_client_names_and_undoes_and_the_audit_log_has_it(run: Path) -> None:
     async def steps(server: Server) -> None:
+        await reading(server)
         (first, *_) = (await server.ask("list_candidates"))["candidates"]
         for name, given, reason in HOSTILE:
             assert reason in await server.refused(name, **given)
@@ -153,13 +164,14 @@ def test_with_a_token_a_client_names_and_undoes_and_the_audit_log_has_it(run: Pa
         again = (await server.ask("list_candidates"))["candidates"]
         assert first in again
 
-    talk(steps, run, "--allow-commands", "--tokens", "tokens", STREAM_OSR_TOKEN=ANNA)
+    talk(steps, started(run, ANNA))
     done = [entry for entry in history(run / "decisions.jsonl.checkpoint") if entry.outcome == "done"]
     assert [(each.command.action, each.command.by, each.command.reason) for each in done] == [
         ("promote", "anna", "red tail"), ("undo", "anna", None)
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_lines_that_are_no_message_are_skipped_and_commands_are_refused_by_default(run: Path) -> None:
     """Standard output has the protocol and nothing else. The server ends with its input."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -172,25 +184,21 @@ def test_lines_that_are_no_message_are_skipped_and_commands_are_refused_by_defau
     ]
     lines = [json.dumps({"jsonrpc": "2.0", **each}) for each in sent]
     wrong = ["", "no JSON", '{"jsonrpc": "2.0"}', "[" * 10_000, "\0", "x" * 1_000_000]
-    command, pipe = [sys.executable, *COMMAND, "mcp", "decisions.jsonl"], subprocess.PIPE
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STREAM_OSR_TOKEN": ANNA}
-    with subprocess.Popen(
-        command, cwd=run, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    ) as process:
-        assert process.stdin
-        assert process.stdout
+    command, pipes = [sys.executable, *COMMAND, "mcp", "decisions.jsonl"], dict.fromkeys(PIPES, subprocess.PIPE)
+    with subprocess.Popen(command, cwd=run, env=environment(ANNA), text=True, **pipes) as process:
         process.stdin.write("\n".join([*lines[:2], *wrong, *lines[2:], ""]))
         process.stdin.flush()
         answers = {each.get("id"): each for each in (json.loads(process.stdout.readline()) for _ in range(4))}
         assert (*process.communicate(), process.returncode) == ("", "", 0)
     assert [*answers[1]["result"]["capabilities"]] == ["tools"]
-    assert "error" in answers[2]
-    assert answers[3]["result"]["isError"]
+    assert ("error" in answers[2], answers[3]["result"]["isError"]) == (True, True)
     assert "read-only" in answers[3]["result"]["content"][0]["text"]
     assert json.loads(answers[4]["result"]["content"][0]["text"])["stream"]["decided"] == 400
 
 
 def test_answers_about_a_hostile_stream_are_bounded_and_show_what_is_invisible(tmp_path: Path) -> None:
+    from stream_osr_connectors.mcp import MOST_ANSWER, StreamTools, make_server
+
     name = chr(0x202E) + chr(0xE0041) + "<b>\n" + "x" * 5000
     seats = [400 + n % 250 for n in range(2500)]
     decisions = [
@@ -205,21 +213,17 @@ def test_answers_about_a_hostile_stream_are_bounded_and_show_what_is_invisible(t
     feed = FileFeed(tmp_path / "decisions.jsonl", None, InputRows(tmp_path / "new.jsonl", "id"))
     view, acts = CheckpointView(tmp_path / "none"), FileActs(tmp_path / "none", allowed=True)
 
-    async def main() -> None:
-        tools = StreamTools(Watcher(feed, view, acts, ExampleChooser(feed)), "anna")
-        async with Client(make_server(tools)) as client:
-            server = Server(client)
-            listed = await server.ask("list_candidates")
-            assert len(listed["candidates"]) + listed["left_out"] == 200
-            shown = await server.ask("show_examples", candidate="400")
-            assert shown["left_out"] > 0
-            assert all(len(each["features"]) == 60 and len(each["key"]) == 200 for each in shown["examples"])
-            for name in ("list_candidates", "signals", "history"):
-                assert len(json.dumps(await server.ask(name))) < 2 * MOST_ANSWER
-            assert len(json.dumps(shown)) < 2 * MOST_ANSWER
-            assert chr(0x202E) in shown["examples"][0]["key"]  # which the text, printable, has as an escape
-            assert "there is no checkpoint" in await server.refused("promote", subclass=["400"], label="fox")
+    async def steps(server: Server) -> None:
+        listed = await server.ask("list_candidates")
+        assert len(listed["candidates"]) + listed["left_out"] == 200
+        shown = await server.ask("show_examples", candidate="400")
+        assert shown["left_out"] > 0
+        assert all(len(each["features"]) == 60 and len(each["key"]) == 200 for each in shown["examples"])
+        for answer in (shown, listed, await server.ask("signals"), await server.ask("history")):
+            assert len(json.dumps(answer)) < 2 * MOST_ANSWER
+        assert chr(0x202E) in shown["examples"][0]["key"]  # which the text, printable, has as an escape
+        assert "there is no checkpoint" in await server.refused("promote", subclass=["400"], label="fox")
 
-    anyio.run(main)
+    talk(steps, make_server(StreamTools(Watcher(feed, view, acts, ExampleChooser(feed)), "anna")))
     view.stop()
     feed.close()

@@ -1,4 +1,4 @@
-"""What training takes is told before, and refused if the machine has not got it."""
+"""A warning states the memory that training takes; training is refused if the machine has less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_osr.model.subspace import MOST
 from stream_osr.trained import train_model
 
 
-def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_large_need_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "stream_osr"):
         tell_of_memory(30, 30, 10, 4)
         assert not caplog.records
@@ -38,6 +38,7 @@ def test_more_than_there_is_is_refused_before_the_work() -> None:
         train_model(Features(range(many)), X, group, (0, 1, 2), parameters)
 
 
+@pytest.mark.thorough
 def test_what_the_message_advises_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     """A PCA of few instances has few components, however many features there are."""
     X, group = np.random.default_rng(0).normal(size=(12, 3000)), np.arange(12) % 3

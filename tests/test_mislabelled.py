@@ -30,7 +30,7 @@ def test_most_of_the_wrong_labels_are_found_and_hardly_any_other() -> None:
     assert found[~wrong].sum() <= 2
 
 
-def test_a_few_are_not_told_from_accidents_and_an_only_instance_is_none() -> None:
+def test_a_few_are_no_more_than_accidents_and_an_only_instance_is_none() -> None:
     log_density, true = densities(6.0)
     group = true.copy()
     group[: LEAST - 1] = (true[: LEAST - 1] + 1) % 3

@@ -15,6 +15,8 @@ import pytest
 
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
+from tests.blobs import fitted
+from tools.kept import keep, take
 
 pytest.importorskip("mlflow.pyfunc", reason="needs the extra mlflow", exc_type=ImportError)
 import mlflow
@@ -23,9 +25,10 @@ import pandas as pd
 from stream_osr import OpenSetRecognizer
 from stream_osr.frames import decisions_frame
 from stream_osr_connectors.mlflow import load_model, log_model, save_model
-from tests.blobs import archived, bits, fitted
-from tools.kept import keep, take
+from tests.blobs import archived, bits
 from tools.wheel import ROOT
+
+pytestmark = pytest.mark.thorough
 
 CENTRES = {"left": (0.0, 5.0, "cold"), "right": (12.0, 5.0, "hot"), "new": (5.0, 40.0, "hot")}
 ELSEWHERE = """
@@ -80,7 +83,7 @@ def logged(model: OpenSetRecognizer) -> str:
 
 
 def expected(model: OpenSetRecognizer, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What the recognizer itself says: of each row alone, and of the rows as a stream."""
+    """The results of the recognizer itself: for each row alone, and for the rows as a stream."""
     found = model.predict_proba_many(rows)
     alone = pd.DataFrame({"label": model.predict_many(rows).to_numpy(dtype=object)}, index=rows.index)
     alone["probability"] = found.max(axis=1).to_numpy()
@@ -106,30 +109,16 @@ def test_another_process_decides_the_same(model: OpenSetRecognizer, rows: pd.Dat
     assert stream["subclass_id"].notna().any()
 
 
-def test_the_recognizer_comes_back_with_its_stream(model: OpenSetRecognizer, store: Path) -> None:
-    again = load_model(logged(model))
+def test_predictions_change_nothing(model: OpenSetRecognizer, rows: pd.DataFrame, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "model")
+    again = load_model(str(tmp_path / "model"))
     assert bits(archived(again.as_state()["stream"])) == bits(archived(model.as_state()["stream"]))
     assert again.pending == model.pending > 0
-
-
-def test_predictions_change_nothing_and_need_no_company(
-    model: OpenSetRecognizer, rows: pd.DataFrame, tmp_path: Path
-) -> None:
-    save_model(model, tmp_path / "model")
     stored = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     first = stored.predict(rows), stored.predict(rows, params={"stream": True})
     turned = stored.predict(rows[::-1])
     pd.testing.assert_frame_equal(turned[::-1], first[0], check_exact=True)
     pd.testing.assert_frame_equal(stored.predict(rows, params={"stream": True}), first[1], check_exact=True)
-
-
-def test_a_file_store(
-    model: OpenSetRecognizer, rows: pd.DataFrame, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    mlflow.set_tracking_uri(store.joinpath("runs").as_uri())
-    found = mlflow.pyfunc.load_model(logged(model)).predict(rows)
-    pd.testing.assert_frame_equal(found, expected(model, rows)[0], check_exact=True)
 
 
 def test_signature_example_and_card(model: OpenSetRecognizer, tmp_path: Path) -> None:

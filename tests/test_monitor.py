@@ -1,4 +1,4 @@
-"""Any classifier with the answer unknown."""
+"""A monitor adds the class "unknown" to any classifier."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from river import datasets, naive_bayes, preprocessing
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
-from benchmarks.any_classifier import CLOSEST, SCENARIOS, Scenario, measure, parts
 from stream_osr import Input, ModelOptions
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 from stream_osr.monitor import OpenSetMonitor
@@ -33,46 +27,40 @@ def new(n: int = 70, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal([10, 30], size=(n, 2))
 
 
+def logistic(C: float = 1.0) -> Any:
+    """A classifier that has learnt the two classes."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=C).fit(*blobs())
+
+
 # The recall that is reported
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", ["tabular", "texts", "digits", "flows", "river"])
 def test_reported_recall_is_close_to_the_measured_one(name: str) -> None:
+    from benchmarks.any_classifier import CLOSEST, SCENARIOS, measure
+
     result = measure(SCENARIOS[name][1](0))
     assert abs(result.reported - result.recall) <= CLOSEST
     assert result.recall >= 0.85
     assert result.found >= 0.8
 
 
-def test_reported_recall_counts_the_errors_of_both() -> None:
-    """A forest that errs: the recall without them would be far off."""
-    x, y = zip(*datasets.ImageSegments(), strict=True)
-    frame, y = pd.DataFrame(x)[["intensity-mean", "hue-mean", "saturation-mean"]], np.array(y)
-    known = {"brickface", "cement", "foliage", "window"}
-    training, rest, truth = parts(y, known, 0.6, 0)
-    forest = RandomForestClassifier(20, random_state=0).fit(frame.iloc[training], y[training])
-    monitor = quick(forest, seed=0).fit(frame.iloc[training], y[training])
-    result = measure(Scenario(monitor, frame.iloc[rest], truth))
-    assert abs(result.reported - result.recall) <= CLOSEST
-    assert result.alone < 0.95, "the forest errs, and its training rows do not show it"
-    assert result.found > 0.7
-
-
 # Labels and probabilities
 
 
 def test_known_instances_have_the_label_and_the_probabilities_of_the_estimator() -> None:
-    X, y = blobs()
-    estimator = LogisticRegression(C=0.001).fit(X, y)
-    monitor = quick(estimator).fit(X, y)
-    own, strange = blobs(64, seed=2)[0], new()
-    decisions = monitor.decide(np.concatenate([own, strange]), key=[f"k{n}" for n in range(134)])
-    assert [decision.key for decision in decisions] == [f"k{n}" for n in range(134)]
+    estimator = logistic(0.001)
+    monitor = quick(estimator).fit(*blobs())
+    own = blobs(64, seed=2)[0]
+    rows, keys = np.concatenate([own, new()]), [f"k{n}" for n in range(134)]
+    decisions = monitor.decide(rows, key=keys)
+    assert [decision.key for decision in decisions] == keys
     found = np.array([[d.probabilities[name] for name in ("left", "right")] for d in decisions])
     p_unknown = np.array([d.p_unknown for d in decisions])
-    expected = (1 - p_unknown[:, None]) * estimator.predict_proba(np.concatenate([own, strange]))
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert found == pytest.approx((1 - p_unknown[:, None]) * estimator.predict_proba(rows), abs=1e-12)
     assert [d.label for d in decisions[:64]] == estimator.predict(own).tolist()
     assert {d.label for d in decisions[64:]} == {"unknown"}
     assert all(d.probability == d.probabilities[d.label] for d in decisions)
@@ -80,23 +68,25 @@ def test_known_instances_have_the_label_and_the_probabilities_of_the_estimator()
 
 def test_predictions_between_batches_agree_and_change_nothing() -> None:
     X, y = blobs()
-    monitor = quick(LogisticRegression().fit(X, y)).fit(X, y)
+    monitor = quick(logistic()).fit(X, y)
     rows = np.concatenate([X[:5], new(5)])
-    before = monitor.predict_proba(rows)
+    before, each = monitor.predict_proba(rows), [dict(enumerate(row)) for row in rows.tolist()]
     assert before.sum(axis=1) == pytest.approx(np.ones(10))
     assert monitor.classes_ == ["left", "right"]
-    ones = [monitor.predict_proba_one(dict(enumerate(row))) for row in rows.tolist()]
-    assert np.array([[*each.values()] for each in ones]) == pytest.approx(before)
-    assert monitor.predict(rows).tolist() == [monitor.predict_one(dict(enumerate(row))) for row in rows.tolist()]
-    assert [monitor.score_one(dict(enumerate(row))) for row in rows.tolist()] == before[:, -1].tolist()
+    assert np.array([[*monitor.predict_proba_one(x).values()] for x in each]) == pytest.approx(before)
+    assert monitor.predict(rows).tolist() == [monitor.predict_one(x) for x in each]
+    assert [monitor.score_one(x) for x in each] == before[:, -1].tolist()
     assert (monitor.score_samples(rows) == -before[:, -1]).all()
     assert ((monitor.decision_function(rows) < 0) == (monitor.predict(rows) == "unknown")).all()
     assert (monitor.predict_proba(rows) == before).all()
+    monitor.learn_one({0: 20.0, 1: 0.5}, key=1)
+    twin = pickle.loads(pickle.dumps(monitor))
+    assert twin.decide(X[:10]) == monitor.decide(X[:10])
 
 
 def test_a_promoted_class_has_the_probability_of_the_recognizer() -> None:
     X, y = blobs()
-    monitor = quick(LogisticRegression().fit(X, y)).fit(X, y)
+    monitor = quick(logistic()).fit(X, y)
     monitor.decide(new())
     monitor.recognizer.promote(monitor.recognizer.new_classes().candidates[0].subclasses, "above")
     assert monitor.classes_ == ["left", "right", "above"]
@@ -109,24 +99,24 @@ def test_a_promoted_class_has_the_probability_of_the_recognizer() -> None:
 
 
 @pytest.mark.parametrize("features", ["input", "probabilities", lambda X: np.asarray(X, float)[:, ::-1]])
-def test_features(features: Any) -> None:
+def test_rows_are_decided_one_by_one_as_together_by_each_kind_of_features(features: Any) -> None:
     X, y = blobs()
-    monitor = quick(LogisticRegression(C=0.01).fit(X, y), features).fit(X, y)
+    monitor, other = (quick(logistic(0.01), features).fit(X, y) for _ in range(2))
     assert (monitor.predict(X) == y).mean() > 0.97
     if features != "probabilities":
         assert set(monitor.predict(new())) == {"unknown"}
-    frames = quick(LogisticRegression(C=0.01).fit(X, y), features).fit(X, y)
     together = monitor.decide(X[:64])
     for number, row in enumerate(X[:64].tolist()):
-        frames.learn_one(dict(enumerate(row)), key=number)
-    frames.flush()
-    one_by_one = [*frames.drain()]
+        other.learn_one(dict(enumerate(row)), key=number)
+    other.flush()
+    one_by_one = [*other.drain()]
     assert [(d.label, d.p_unknown) for d in one_by_one] == [(d.label, d.p_unknown) for d in together]
     assert [d.probability for d in one_by_one] == pytest.approx([d.probability for d in together])
 
 
 def test_texts_need_an_embedding() -> None:
     from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     X = [" ".join(["sun"] * (1 + n % 5) + ["sea"] * (n % 3)) for n in range(60)]
@@ -145,6 +135,8 @@ def test_texts_need_an_embedding() -> None:
 
 
 def test_a_classifier_of_river_keeps_learning() -> None:
+    from river import naive_bayes, preprocessing
+
     X, y = blobs()
     monitor = quick(preprocessing.StandardScaler() | naive_bayes.GaussianNB())
     rows = [{"a": a, "b": b} for a, b in X.tolist()]
@@ -154,20 +146,23 @@ def test_a_classifier_of_river_keeps_learning() -> None:
         monitor.learn_one(x, key=number)
     assert [d.label for d in monitor.drain()] == y[:64].tolist()
     assert monitor.expected_recall.recall > 0.97
-    asked = {"a": 20.0, "b": 0.0}
-    monitor.learn_one(asked, key="before")
+    x = {"a": 20.0, "b": 0.0}
+    monitor.learn_one(x, key="before")
     for _ in range(500):
-        monitor.learn_one(asked, "left")  # it changes its mind, and the recall shows it
-    monitor.learn_one(asked, key="after")
+        monitor.learn_one(x, "left")  # it changes its mind, and the recall shows it
+    monitor.learn_one(x, key="after")
     monitor.flush()
     before, after = monitor.drain()
     assert before.probabilities["left"] / (1 - before.p_unknown) < 0.1, "as it was when the instance came"
     assert after.probabilities["left"] / (1 - after.p_unknown) > 0.9
-    assert monitor.estimator.predict_one(asked) == "left"
+    assert monitor.estimator.predict_one(x) == "left"
     assert monitor.expected_recall.recall < 0.97
 
 
 def test_a_classifier_of_river_may_stay_as_it_is() -> None:
+    import pandas as pd
+    from river import naive_bayes
+
     X, y = blobs()
     classifier = naive_bayes.GaussianNB()
     rows = [{"a": a, "b": b} for a, b in X.tolist()]
@@ -183,7 +178,10 @@ def test_a_classifier_of_river_may_stay_as_it_is() -> None:
 # What goes wrong
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_instance_changes_nothing() -> None:
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
     X, y = blobs()
     frame = pd.DataFrame(X, columns=["a", "b"])
     monitor = quick(LogisticRegression().fit(frame, y)).fit(frame, y)
@@ -197,20 +195,22 @@ def test_what_is_refused_changes_nothing() -> None:
 
 
 def test_arguments_are_checked() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
     X, y = blobs()
-    with pytest.raises(InvalidParameter, match="CalibratedClassifierCV"):
-        OpenSetMonitor(LinearSVC().fit(X, y))
-    with pytest.raises(InvalidParameter, match="Fit it first"):
-        OpenSetMonitor(LogisticRegression())
-    fitted = LogisticRegression().fit(X, y)
-    with pytest.raises(InvalidParameter, match="features is 'inputs'"):
-        OpenSetMonitor(fitted, "inputs")
-    with pytest.raises(InvalidParameter, match="folds is 1"):
-        OpenSetMonitor(fitted, folds=1)
+    for estimator, arguments, message in (
+        (LinearSVC().fit(X, y), {}, "CalibratedClassifierCV"),
+        (LogisticRegression(), {}, "Fit it first"),
+        (logistic(), {"features": "inputs"}, "features is 'inputs'"),
+        (logistic(), {"folds": 1}, "folds is 1"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            OpenSetMonitor(estimator, **arguments)
     with pytest.raises(NotTrained, match="Call fit"):
-        OpenSetMonitor(fitted).predict(X)
+        OpenSetMonitor(logistic()).predict(X)
     with pytest.raises(InvalidInstance, match="'odd' has one row"):
-        OpenSetMonitor(fitted).fit(np.concatenate([X, X[:1]]), [*y, "odd"])
+        OpenSetMonitor(logistic()).fit(np.concatenate([X, X[:1]]), [*y, "odd"])
 
 
 def test_skipped_rows_have_no_decision_and_the_others_their_own() -> None:
@@ -224,11 +224,3 @@ def test_skipped_rows_have_no_decision_and_the_others_their_own() -> None:
     decisions = monitor.decide(rows)
     assert [d.key for d in decisions] == [n for n in range(20) if n != 3]
     assert [d.label for d in decisions] == [y[n] for n in range(20) if n != 3]
-
-
-def test_pickle() -> None:
-    X, y = blobs()
-    monitor = quick(LogisticRegression().fit(X, y)).fit(X, y)
-    monitor.learn_one({0: 20.0, 1: 0.5}, key=1)
-    twin = pickle.loads(pickle.dumps(monitor))
-    assert twin.decide(X[:10]) == monitor.decide(X[:10])

@@ -6,9 +6,6 @@ import pickle
 from collections import Counter
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer, TrainedModel
@@ -19,6 +16,7 @@ from tests.blobs import (
     NEW,
     around,
     check_stream,
+    drained,
     ended,
     fitted,
     learn_all,
@@ -26,11 +24,8 @@ from tests.blobs import (
     play,
     refused,
     stream_part,
-    told,
     training_part,
 )
-
-FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
 
 
 @pytest.fixture(scope="module")
@@ -50,35 +45,22 @@ def test_before_anything_is_learnt_there_is_no_prediction():
     model = OpenSetRecognizer()
     assert model.predict_one({"a": 1.0}) is None
     assert model.predict_proba_one({"a": 1.0}) == {}
-    assert told(model) == ([], [])
+    assert drained(model) == ([], [])
     model.flush()
-    for question in (
-        *(model.summary, model.freeze, model.undo, lambda: model.trained, lambda: model.learn_label("key", "left")),
-        *(lambda: model.promote([1], "x"), lambda: model.mute([1]), lambda: model.menu),
-    ):
+    arguments = {"learn_label": ("key", "left"), "promote": ([1], "x"), "mute": ([1],)}
+    for name in ("summary", "freeze", "undo", "trained", "menu", *arguments):
         with pytest.raises(NotTrained):
-            question()
-
-
-def test_in_training_every_label_can_be_predicted_at_once():
-    model = OpenSetRecognizer(batch_size=1000)  # so that nothing waits for a batch to be full
-    rng = np.random.default_rng(0)
-    for n in range(70):
-        label = f"class {n // 7}"
-        model.learn_one({"a": rng.normal(30.0 * (n // 7)), "b": rng.normal()}, label)
-        probabilities = model.predict_proba_one({"a": 30.0 * (n // 7), "b": 0.0})
-        assert label in probabilities
-        assert list(probabilities)[-1] == "unknown"
-        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
+            getattr(model, name)(*arguments.get(name, ()))
 
 
 def test_provisional_predictions_are_good_between_retrainings():
     model = learn_all(OpenSetRecognizer(), training_part(47))  # 94 instances, trained anew at 64
     model.learn_one({"a": -40.0, "b": 60.0}, "far")
-    for label, (a, b) in KNOWN.items():
+    for label, (a, b) in {**KNOWN, "far": (-40.0, 60.0), "unknown": (40.0, 60.0)}.items():
         assert model.predict_one({"a": a, "b": b}) == label
-    assert model.predict_one({"a": -40.0, "b": 60.0}) == "far"
-    assert model.predict_one({"a": 40.0, "b": 60.0}) == "unknown"
+    probabilities = model.predict_proba_one({"a": 0.0, "b": 0.0})
+    assert list(probabilities) == ["left", "right", "far", "unknown"]
+    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 1000])
@@ -91,17 +73,20 @@ def test_provisional_model_counts_each_instance_once(batch_size):
         assert model.summary().stream_size == 0
 
 
-def test_first_unlabelled_instance_ends_training(instances):
-    by_itself = learn_all(OpenSetRecognizer(), training_part())
-    by_hand = learn_all(OpenSetRecognizer(), training_part())
-    by_hand.freeze()
-    by_itself.learn_one(instances[0])
-    assert by_itself.pending == 1
-    assert by_itself.trained.fingerprint == by_hand.trained.fingerprint
+def test_first_unlabelled_instance_ends_training(trained, instances):
+    model = learn_all(OpenSetRecognizer(), training_part())
+    model.learn_one(instances[0])
+    assert model.pending == 1
+    assert model.trained.fingerprint == trained.fingerprint
 
 
-def test_freezing_again_reports_the_same():
+def test_freezing_that_is_interrupted_changes_nothing_and_freezing_again_reports_the_same():
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
     model = learn_all(OpenSetRecognizer(model=ModelOptions(training_sweeps=7)), training_part())
+    with refused(model, KeyboardInterrupt):
+        model.freeze(progress=interrupt)
     sweeps: list[int] = []
     report = model.freeze(progress=sweeps.append)
     assert sweeps == [1, 2, 3, 4, 5, 6, 7]
@@ -109,16 +94,6 @@ def test_freezing_again_reports_the_same():
     assert report.instances == {"left": 40, "right": 40}
     assert report.known_recall > 0.9
     assert model.predict_proba_one({"a": 0.0, "b": 0.0})["right"] < 0.01
-
-
-def test_freeze_that_is_broken_off_changes_nothing():
-    def break_off(_: int) -> None:
-        raise KeyboardInterrupt
-
-    model = learn_all(OpenSetRecognizer(), training_part())
-    with refused(model, KeyboardInterrupt):
-        model.freeze(progress=break_off)
-    assert model.freeze().instances == {"left": 40, "right": 40}
 
 
 def test_training_set_is_bounded():
@@ -150,72 +125,56 @@ def test_training_through_a_pca(arguments):
 # Predictions are pure
 
 
-def fresh() -> OpenSetRecognizer:
-    return OpenSetRecognizer(batch_size=16)
+def check_questions(model: OpenSetRecognizer) -> None:
+    """Call every method that predicts; neither the model nor the rows change."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
-
-def in_training() -> OpenSetRecognizer:
-    return learn_all(fresh(), training_part(9))  # trained anew at 16, two instances wait
-
-
-def between_retrainings() -> OpenSetRecognizer:
-    return learn_all(OpenSetRecognizer(batch_size=5), training_part(13))
-
-
-def frozen() -> OpenSetRecognizer:
-    return fitted(batch_size=16)
-
-
-def streaming() -> OpenSetRecognizer:
-    model = play(frozen(), stream_part(75))
-    model.learn_label(70, "left")
-    model.learn_label(3, "other")
-    model.learn_one({"a": 0.0, "b": 1.0}, "left")
-    assert model.pending == 11
-    return model
-
-
-PHASES = {make.__name__: make for make in (fresh, in_training, between_retrainings, frozen, streaming)}
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_questions_change_nothing(phase):
-    model = PHASES[phase]()
     rows = [{"a": 0.3, "b": -1.0}, {"a": 4.0, "b": 14.0}, {"b": 2.0}, {"a": None, "b": 1e50, "c": 7.0}]
     copies = [dict(x) for x in rows]
     before = pickle.dumps(model)
     for x in rows:
         model.predict_one(x)
         model.predict_proba_one(x, anything="goes")
-    for make in FRAMES.values():
+    for make in (pd.DataFrame, pl.DataFrame, pa.Table.from_pylist):
         model.predict_many(make(rows[:2]))
         model.predict_proba_many(make(rows[:2]))
-    if phase in ("frozen", "streaming"):
-        for answer in (model.summary(), model, model.trained.fingerprint, model.pending, model.clone()):
-            assert str(answer)
     assert pickle.dumps(model) == before
     assert rows == copies
+
+
+def test_questions_change_nothing_in_any_phase():
+    model = OpenSetRecognizer(batch_size=16)
+    check_questions(model)
+    for training in (training_part(9), training_part(31, seed=1)):  # trained anew at 16 and at 64: some wait
+        check_questions(learn_all(model, training))
+    model.freeze()
+    check_questions(model)
+    play(model, stream_part(75))
+    model.learn_label(70, "left")
+    model.learn_label(3, "other")
+    model.learn_one({"a": 0.0, "b": 1.0}, "left")
+    assert model.pending == 11
+    check_questions(model)
+    before = pickle.dumps(model)
+    for answer in (model.summary(), model, model.trained.fingerprint, model.pending, model.clone()):
+        assert str(answer)
+    assert pickle.dumps(model) == before
 
 
 # Data frames
 
 
 def test_frame_keeps_its_index_and_names_its_columns_by_label():
+    import pandas as pd
+
     model = OpenSetRecognizer()
     frame = pd.DataFrame({"a": [0.0, 0.1, 9.0, 9.2] * 5, "b": [1.0, 0.0, 0.0, 1.0] * 5})
     model.learn_many(frame, pd.Series([0, 0, 1, 1] * 5))
-    asked = pd.DataFrame({"a": [0.0, 9.0], "b": [0.5, 0.5]}, index=["first", "second"])
-    assert model.predict_many(asked).to_dict() == {"first": 0, "second": 1}
-    assert list(model.predict_proba_many(asked).columns) == [0, 1, -1]
-
-
-def test_frame_of_labelled_and_unlabelled_rows_ends_training_where_they_meet():
-    instances = [*training_part(), *((x, None) for x, _ in stream_part(10))]
-    model, same = fresh(), learn_all(fresh(), instances)
-    model.learn_many(pd.DataFrame([x for x, _ in instances]), [y for _, y in instances])
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    rows = pd.DataFrame({"a": [0.0, 9.0], "b": [0.5, 0.5]}, index=["first", "second"])
+    assert model.predict_many(rows).to_dict() == {"first": 0, "second": 1}
+    assert list(model.predict_proba_many(rows).columns) == [0, 1, -1]
 
 
 # Buffering
@@ -225,13 +184,12 @@ def test_frame_of_labelled_and_unlabelled_rows_ends_training_where_they_meet():
     ("wait", "times", "batches"),
     [
         (10, [0, 3, 9.9, 10, 11, 19.99, 25, 1e9], [0, 0, 0, 1, 1, 1, 2, 3]),
-        (None, [0, 1e6, 2e6], [0, 0, 0]),  # time alone closes no batch unless told to
-        (10, [None, 100, 200, 300], [0, 0, 0, 0]),  # nobody knows when the batch began
-        (10, [0, None, 5, None, 30], [0, 0, 0, 0, 1]),  # one without a time closes nothing
-        (10, [50, 40, 30, 20, 59, 60], [0, 0, 0, 0, 0, 1]),  # time that goes back neither
+        (None, [0, 1e6, 2e6], [0, 0, 0]),  # time closes a batch only with max_wait
+        (10, [None, 100, 200, 300], [0, 0, 0, 0]),  # it is unknown when the batch began
+        (10, [0, None, 5, None, 30], [0, 0, 0, 0, 1]),  # an instance without a time closes nothing
+        (10, [50, 40, 30, 20, 59, 60], [0, 0, 0, 0, 0, 1]),  # nor does time that goes back
         (10, [float("nan"), 0, 50], [0, 0, 0]),
     ],
-    ids=["regular", "untold", "first-missing", "some-missing", "backwards", "not-a-number"],
 )
 def test_batches_close_by_the_time_of_the_caller(trained, instances, wait, times, batches):
     model = OpenSetRecognizer.from_trained(trained, batch_size=100, max_wait=wait)
@@ -269,9 +227,9 @@ def test_each_decision_is_drained_once_in_order_of_arrival_and_draining_changes_
     before = pickle.dumps(model)
     model.flush()  # of nothing
     assert pickle.dumps(model) == before
-    last = told(model)
-    assert (decisions + last[0], events + last[1]) == told(twin)
-    assert told(model) == ([], [])
+    last = drained(model)
+    assert (decisions + last[0], events + last[1]) == drained(twin)
+    assert drained(model) == ([], [])
     expected = [(i, f"k{i}", float(i), i // 16) for i in range(200)]
     assert [(d.seq, d.key, d.t, d.batch) for d in decisions + last[0]] == expected
 
@@ -299,18 +257,6 @@ def test_decisions_are_coherent_and_right_where_the_classes_are_apart():
         assert confusion[label, said] > 0.9 * sum(n for (y, _), n in confusion.items() if y == label)
 
 
-def test_a_class_between_the_others_is_recognised():
-    rng = np.random.default_rng(0)
-    centres = {"low": (-10.0, 0.0), "middle": (0.0, 0.0), "high": (10.0, 0.0)}  # the middle is the training mean
-    model = OpenSetRecognizer(batch_size=64)
-    learn_all(model, [(around(at, 1, rng)[0], label) for _ in range(400) for label, at in centres.items()])
-    assert model.freeze().known_recall > 0.95
-    truth = [*centres] * 200
-    play(model, [(around(centres[label], 1, rng)[0], label) for label in truth])
-    right = Counter(d.label for d in ended(model) if d.label == truth[d.key])
-    assert min(right[label] for label in centres) > 180
-
-
 def test_why_a_decision_was_made():
     model = fitted(200, nu=3.0, scale=1.0, training_sweeps=0, batch_size=1)  # one Gaussian for each class
     learn_all(model, [({"a": a, "b": b}, None) for a, b in ((0.1, 0.0), (13.0, 0.0), (10.0, 30.0))])
@@ -329,16 +275,13 @@ def test_why_a_decision_was_made():
 @pytest.fixture
 def discovered(trained) -> OpenSetRecognizer:
     """A stream of 80 instances, every fourth new, keyed by position."""
-    rng = np.random.default_rng(3)
-    centres = [*KNOWN.values(), KNOWN["left"], NEW]
-    return play(
-        OpenSetRecognizer.from_trained(trained, batch_size=16),
-        [(around(centres[i % 4], 1, rng)[0], None) for i in range(80)],
-    )
+    rng, centres = np.random.default_rng(3), [*KNOWN.values(), KNOWN["left"], NEW]
+    model = OpenSetRecognizer.from_trained(trained, batch_size=16)
+    return play(model, [(around(centres[i % 4], 1, rng)[0], None) for i in range(80)])
 
 
 def sizes(model: OpenSetRecognizer) -> dict[int, int]:
-    """Sizes of the emerging subclasses, once the books balance."""
+    """Sizes of the emerging subclasses, once the counts are checked."""
     check_stream(model.value.stream)
     return {key: size for key, size, _ in model.summary().emerging}
 
@@ -388,52 +331,42 @@ def test_a_label_for_a_buffered_instance_waits_for_its_batch(discovered):
     assert known_sizes(discovered)["left"] == 43
     assert sum(sizes(discovered).values()) == held - 1
     assert discovered.counters["unknown_keys"] == 0
-
-
-def test_flush_decides_the_buffer_and_then_applies_its_labels(discovered):
     discovered.learn_one({"a": NEW[0], "b": NEW[1]}, key="buffered")
     discovered.learn_label("buffered", "left")
-    decision = ended(discovered)[-1]
+    decision = ended(discovered)[-1]  # flushing decides the buffer and then applies its labels
     assert (decision.key, decision.label) == ("buffered", "unknown")
-    assert known_sizes(discovered)["left"] == 41
+    assert known_sizes(discovered)["left"] == 44
     assert discovered.value.evidence == []
 
 
-@pytest.mark.parametrize(("horizon", "found"), [(0, 0), (1, 16), (16, 16), (17, 32), (10_000, 80)])
-def test_keys_are_remembered_as_far_as_the_horizon(trained, horizon, found):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=16, limits=Limits(label_horizon=horizon))
-    play(model, stream_part(80))
-    for i in range(80):
-        model.learn_label(i, "left")
-    model.flush()
-    assert model.counters["unknown_keys"] == 80 - found  # whole batches are remembered
-    check_stream(model.value.stream)
+def test_keys_are_remembered_as_far_as_the_horizon(trained):
+    for horizon, found in ((0, 0), (1, 16), (16, 16), (17, 32), (10_000, 80)):  # whole batches are remembered
+        model = OpenSetRecognizer.from_trained(trained, batch_size=16, limits=Limits(label_horizon=horizon))
+        play(model, stream_part(80))
+        for i in range(80):
+            model.learn_label(i, "left")
+        model.flush()
+        assert model.counters["unknown_keys"] == 80 - found, horizon
+        check_stream(model.value.stream)
 
 
-def test_labelled_instances_count_from_the_next_batch_on(trained):
+def test_labelled_instances_count_from_the_next_batch_on_and_open_classes(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=4)
     shared = pickle.dumps(trained), trained.fingerprint
     odd = {"a": -6.0, "b": -6.0}
     learn_all(model, [(odd, "left")] * 30)
-    assert model.predict_one(odd) == "unknown"
-    model.learn_one({"a": 0.0, "b": 0.0})
-    model.flush()
-    assert model.predict_one(odd) == "left"
-    assert (pickle.dumps(trained), trained.fingerprint) == shared
-    assert OpenSetRecognizer.from_trained(trained).predict_one(odd) == "unknown"
-    check_stream(model.value.stream)
-
-
-def test_a_new_label_opens_a_class(trained):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=4)
     learn_all(model, [({"a": 4 + 0.1 * i, "b": 14.0 - 0.05 * i}, "new") for i in range(20)])
+    assert model.predict_one(odd) == "unknown"
+    assert list(model.predict_proba_one(odd)) == ["left", "right", "unknown"]
     model.learn_one({"a": 5.0, "b": 13.5})
-    assert list(model.predict_proba_one({"a": 0.0, "b": 0.0})) == ["left", "right", "unknown"]
     (decision,) = ended(model)
-    assert list(model.predict_proba_one({"a": 0.0, "b": 0.0})) == ["left", "right", "new", "unknown"]
     assert decision.label == "new"
+    assert model.predict_one(odd) == "left"
+    assert list(model.predict_proba_one(odd)) == ["left", "right", "new", "unknown"]
+    assert known_sizes(model) == {"left": 70, "right": 40, "new": 20}
+    assert (pickle.dumps(trained), trained.fingerprint) == shared
     assert trained.labels == ("left", "right")
-    assert known_sizes(model) == {"left": 40, "right": 40, "new": 20}
+    assert OpenSetRecognizer.from_trained(trained).predict_one(odd) == "unknown"
     check_stream(model.value.stream)
 
 
@@ -452,7 +385,7 @@ def test_the_menu_counts_what_the_summary_lists(trained):
     assert model.menu.gamma > 0
 
 
-def test_the_report_counts_the_subclasses_whose_ids_are_told() -> None:
+def test_the_report_counts_the_subclasses_that_the_summary_lists() -> None:
     rng = np.random.default_rng(3)
     model = OpenSetRecognizer(seed=3)
     for number in range(300):  # classes of several scattered centres: chains differ in how they part them

@@ -1,4 +1,4 @@
-"""What stands in the results file is what this tree measures: ours, the paper's method, and one of the others."""
+"""The results file has the figures that this tree measures: our method, the paper's, and another one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from benchmarks.openset.methods import OURS
 from benchmarks.openset.summary import RESULTS, gathered
 from tests.data import need_data
 
+pytestmark = [pytest.mark.needs("data"), pytest.mark.thorough]
+
 SEEDS = (0, 1)
 TOLERANCE = 0.02
 """Of the mean of two seeds: another machine or another order of random numbers moves it by less."""
@@ -17,8 +19,6 @@ TOLERANCE = 0.02
 MEASURED = [("PENDIGITS", OURS), ("COIL20", OURS), ("COIL20", "CD-OSR class-wise"), ("COIL20", "OSNN")]
 
 
-@pytest.mark.needs("data")
-@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "method"), MEASURED)
 def test_micro_f_is_what_is_on_record(name, method):
     need_data(name)

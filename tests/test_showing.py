@@ -1,26 +1,27 @@
-"""Text of others: in one line, of bounded length, with nothing that steers a terminal."""
+"""Text of the input: in one line, of bounded length, with nothing that steers a terminal."""
 
 from __future__ import annotations
 
 import unicodedata
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.printable_text import LONGEST, brief, escaped_lines, printable, typed
+from tests.tiers import examples
 
 HOSTILE = [0x07, 0x08, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200B, 0x200E, 0x202E, 0x2028, 0x2029, 0x2066, 0x2069]
 HOSTILE += [0xAD, 0xA0, 0xFEFF, 0xD800, 0xDFFF, 0xE0041]
 ANY = st.text(st.characters(exclude_categories=()))
 
 
-@pytest.mark.parametrize("code", HOSTILE, ids=hex)
-def test_what_steers_or_has_no_shape_is_escaped_as_in_python(code: int) -> None:
-    assert printable(f"a{chr(code)}b") == "a" + repr(chr(code))[1:-1] + "b"
+def test_what_steers_or_has_no_shape_is_escaped_as_in_python() -> None:
+    for code in HOSTILE:
+        assert printable(f"a{chr(code)}b") == "a" + repr(chr(code))[1:-1] + "b", hex(code)
 
 
+@examples(100)
 @given(ANY)
 def test_lines_of_any_text_can_be_written(text: str) -> None:
     harmless(printable(text))
@@ -28,12 +29,14 @@ def test_lines_of_any_text_can_be_written(text: str) -> None:
         harmless(line)
 
 
+@examples(100)
 @given(st.recursive(ANY | st.integers() | st.floats() | st.binary() | st.none(), st.lists, max_leaves=20))
 def test_any_value_becomes_one_line_that_can_be_written(value: object) -> None:
     harmless(brief(value))
     assert typed(value) == f"{brief(value)} ({type(value).__name__})"
 
 
+@examples(100)
 @given(ANY, st.integers(10, 200))
 def test_what_is_ordinary_is_itself_and_what_is_long_keeps_both_ends(text: str, most: int) -> None:
     whole = printable(text)

@@ -1,4 +1,4 @@
-"""What reaches a terminal or a log, from real processes: whatever texts of others hold, it steers nothing."""
+"""Output of real processes to a terminal or a log: hostile text in the input steers nothing."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive.files import write_archive
 from stream_osr_connectors.cli.stream_summary import Phases
-from stream_osr_connectors.kafka.ops.logs import JsonLines
 from stream_osr_connectors.terminal import OneLine, Terminal
 from tests.processes import COMMAND
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
+from tests.tiers import examples
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\u200b\u2028[red]b[/red]\nerror: a forged line"
 
@@ -43,17 +41,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [(EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")],
-    ids=["hostile", "long"],
-)
-def test_the_kind_of_a_crafted_archive_steers_nothing_and_is_cut(tmp_path: Path, kind: str, said: str) -> None:
-    write_archive(tmp_path / "crafted.osr", kind, {})
-    done = call("inspect", "crafted.osr", cwd=tmp_path)
-    assert (done.returncode, len(lines(done.stderr))) == (1, 1)
-    assert said in done.stderr
-    assert len(done.stderr) < 300
+def test_the_kind_of_a_crafted_archive_steers_nothing_and_is_cut(tmp_path: Path) -> None:
+    for kind, said in ((EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")):
+        write_archive(tmp_path / "crafted.osr", kind, {})
+        done = call("inspect", "crafted.osr", cwd=tmp_path)
+        assert (done.returncode, len(lines(done.stderr))) == (1, 1)
+        assert said in done.stderr
+        assert len(done.stderr) < 300
 
 
 def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
@@ -64,6 +58,7 @@ def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
     assert not any(line.startswith("error: a forged") for line in table)
 
 
+@pytest.mark.thorough
 def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path, tmp_path: Path) -> None:
     name = EVIL.replace("/", "|")
     (tmp_path / name).write_text(json.dumps({EVIL: "high", "y": "a"}) + "\n" + json.dumps({"y": EVIL}) + "\n")
@@ -74,13 +69,11 @@ def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path,
         ("run", "-m", model, "-i", name, "--format", "jsonl", "-o", "out.jsonl"),
         ("run", "-m", model, "-i", "missing" + name),
         ("report", name, "missing" + name),
-        ("inspect", name),
         ("inspect", model, name),
         (EVIL,),
         ("run", f"--{name}"),
         ("run", "-m", model, "-i", "x", "--checkpoint-every", EVIL),
         ("serve", "--config", name),
-        ("serve", f"--{name}=1"),
         ("topics", "--input", "a", "--group", "g", "--brokers", "127.0.0.1:1", "--batch-size", EVIL),
     ):
         done = call(*arguments, cwd=tmp_path)
@@ -90,31 +83,35 @@ def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path,
         assert "Traceback" not in done.stderr
 
 
+IN_A_THREAD = "import threading as t; own = t.Thread(target=lambda: 1 / 0, name=EVIL); own.start(); own.join()"
+WARNING = "import warnings; warnings.warn(EVIL)"
+
+
 @pytest.mark.parametrize(
     "fault",
     [
         "raise KeyError(EVIL)",
-        "import threading; thread = threading.Thread(target=lambda: 1 / 0, name=EVIL); thread.start(); thread.join()",
-        "import warnings; warnings.warn(EVIL)",
         "import logging; logging.getLogger('stream_osr').warning('about %s', EVIL)",
-        "class C:\n    def __del__(self): raise ValueError(EVIL)\nC()",
-        "print(EVIL); print(EVIL, file=sys.stderr)",
+        pytest.param(IN_A_THREAD, marks=pytest.mark.thorough),
+        pytest.param(WARNING, marks=pytest.mark.thorough),
+        pytest.param("class C:\n    def __del__(self): raise ValueError(EVIL)\nC()", marks=pytest.mark.thorough),
+        pytest.param("print(EVIL); print(EVIL, file=sys.stderr)", marks=pytest.mark.thorough),
     ],
 )
-def test_whatever_nobody_thought_of_is_escaped_and_a_defect_is_one_line(fault: str) -> None:
+def test_unexpected_output_is_escaped_and_a_defect_is_one_line(fault: str) -> None:
     done = python(fault)
-    told = lines(done.stdout) + lines(done.stderr)
-    assert told
+    written = lines(done.stdout) + lines(done.stderr)
+    assert written
     assert "Traceback" not in done.stderr
     if "warn" not in fault and "print" not in fault:
-        assert len(told) == 1
-        assert "a defect: " in told[0]
-        assert "PYTHONDEVMODE=1" in told[0]
+        assert len(written) == 1
+        assert "a defect: " in written[0]
+        assert "PYTHONDEVMODE=1" in written[0]
     if "logging" in fault:
-        assert told == ["about " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in EVIL)]
+        assert written == ["about " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in EVIL)]
 
 
-def test_the_traceback_of_a_defect_is_there_for_who_asks() -> None:
+def test_developers_see_the_traceback_of_a_defect() -> None:
     done = python("raise KeyError(EVIL)", PYTHONDEVMODE="1")
     assert "    Traceback (most recent call last):" in lines(done.stderr)
     assert done.returncode == 1
@@ -128,10 +125,11 @@ def test_a_defect_of_a_command_is_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    (told,) = lines(done.stderr)
-    assert told.startswith("a defect: KeyError: ")
+    (line,) = lines(done.stderr)
+    assert line.startswith("a defect: KeyError: ")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
 def test_a_full_disk_under_standard_output_is_an_error_in_one_line(model: Path) -> None:
     with Path("/dev/full").open("w") as full:
@@ -150,8 +148,9 @@ def test_text_that_the_terminal_cannot_write_is_escaped() -> None:
     assert (done.stdout, done.stderr) == ("\\xe4\\u4e00\n", "")
 
 
+@pytest.mark.thorough
 def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model: Path) -> None:
-    """With one there, progress is drawn by escape sequences, and text of others still is text."""
+    """On a terminal, progress is drawn by escape sequences, and text of the input remains text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
     good = [{EVIL: i % 7, "b": i % 5, f"{EVIL}2": 0} for i in range(300)]
@@ -172,7 +171,7 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
         with subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) as process:
             os.close(theirs)
             got = b""
-            with suppress(OSError):  # so ends what a process leaves in a terminal
+            with suppress(OSError):  # the error at the end of the output
                 while part := os.read(ours, 65536):
                     got += part
         os.close(ours)
@@ -187,27 +186,25 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
 @pytest.mark.parametrize(
     "fault",
     [
-        "import threading; thread = threading.Thread(target=lambda: 1 / 0, name=EVIL); thread.start(); thread.join()",
-        "import warnings; warnings.warn(EVIL)",
         "raise ValueError(EVIL)",
-        "logging.getLogger('a').error(EVIL + chr(0xd800))",
+        pytest.param(IN_A_THREAD, marks=pytest.mark.thorough),
+        pytest.param(WARNING, marks=pytest.mark.thorough),
+        pytest.param("logging.getLogger('a').error(EVIL + chr(0xd800))", marks=pytest.mark.thorough),
     ],
 )
-def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
+def test_every_line_of_the_log_of_a_service_is_json(fault: str) -> None:
     begin = (
         "import logging\nfrom stream_osr_connectors.kafka.ops.logs import begin_logging\n"
         "from stream_osr_connectors.kafka.settings import load_settings\n"
         "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
         "begin_logging(load_settings(model='m', **given))\n"
     )
-    done = python(begin + fault)
-    (told,) = lines(done.stderr)
-    line = json.loads(told)
+    (written,) = lines(python(begin + fault).stderr)
+    line = json.loads(written)
     assert line["level"] in {"warning", "error", "critical"}
     assert line["instance"] == "w"
-    for value in line.values():
-        for part in value.split("\n"):
-            harmless(part)
+    for part in "\n".join(line.values()).split("\n"):
+        harmless(part)
 
 
 def test_bytes_on_standard_output_are_left_alone(model: Path, tmp_path: Path) -> None:
@@ -218,20 +215,11 @@ def test_bytes_on_standard_output_are_left_alone(model: Path, tmp_path: Path) ->
     assert json.loads(done.stdout)["key"] == "\x1b\u202e"
 
 
-@given(ANY, ANY, st.sampled_from([OneLine("%(levelname)s w %(message)s", traces=True), JsonLines("w" + EVIL)]))
-def test_any_message_of_the_log_is_a_line(text: str, name: str, formatter: logging.Formatter) -> None:
-    made = logging.makeLogRecord(
-        {"name": name, "levelname": "ERROR", "msg": "about %s", "args": (text,), "created": 0}
-    )
-    harmless(formatter.format(made))
-    if isinstance(formatter, JsonLines):
-        line: dict[str, Any] = orjson.loads(formatter.format(made))
-        for value in line.values():
-            harmless(value)
-
-
+@examples(100)
 @given(ANY)
 def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
+    from stream_osr_connectors.kafka.ops.logs import JsonLines
+
     try:
         raise ValueError(text + "\nERROR forged")
     except ValueError:
@@ -239,16 +227,14 @@ def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
     first, *rest = OneLine("%(message)s", traces=True).format(made).split("\n")
     assert first == "it failed"
     assert all(line.startswith("    ") for line in rest)
-    for line in rest:
-        harmless(line)
-    told = JsonLines("w").format(made)
-    assert "\n" not in told
-    for line in orjson.loads(told)["error"].split("\n"):
+    written = JsonLines("w").format(made)
+    assert "\n" not in written
+    for line in (*rest, *orjson.loads(written)["error"].split("\n")):
         harmless(line)
 
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program after the guard is up."""
+    """Run a program that protects the terminal first."""
     begin = f"import sys\nfrom stream_osr_connectors.terminal import *\nprotect_terminal()\nEVIL = {EVIL!r}\n"
     return subprocess.run(
         [sys.executable, "-c", begin + program],
@@ -258,7 +244,7 @@ def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def lines(text: str) -> list[str]:
-    """The lines of what was told, each of them harmless."""
+    """The lines of the output, each of them harmless."""
     found = text.removesuffix("\n").split("\n") if text else []
     for line in found:
         harmless(line)
@@ -267,12 +253,12 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_phase_is_a_bar_with_the_elapsed_time_on_a_terminal_and_else_a_line(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_phase_is_a_bar_on_a_terminal_and_else_a_line(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", stream)
+    for name in ("", "stream_osr"):  # the service sets handlers for its process, which other tests run in this one
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
     console = Terminal(stderr=True)
     with Phases(console, lines=True) as phases:
         phases.begin("training", 25)

@@ -1,4 +1,4 @@
-"""What Python shows of results: candidates and the table at the prompt, records in a line each; all escaped."""
+"""The text of results in Python: candidates, the table, and records in a line each; all escaped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ DRIFTED = ClassDrifted(
 def test_a_record_is_a_line_and_its_repr_has_all(record: Any, text: str) -> None:
     assert str(record) == text
     shown: list[str] = []
-    record._repr_pretty_(SimpleNamespace(text=shown.append), False)  # what notebooks ask
+    record._repr_pretty_(SimpleNamespace(text=shown.append), False)  # the method that notebooks call
     assert shown == [text]
     names = {kind.__name__: kind for kind in (Decision, SubclassEmerged, ClassDrifted, Moment, Explanation, Movement)}
     assert eval(repr(record), names) == record

@@ -31,12 +31,8 @@ def check(training: TrainingSet, labels: list[str]) -> list[int]:
     return order.tolist()
 
 
-def test_positions_are_those_of_arrival_over_all_classes():
-    training, labels = filled(200, 1000)
-    assert sorted(check(training, labels)) == list(range(200))
-
-
-def test_positions_go_with_their_rows_through_the_reservoir():
+def test_positions_are_those_of_arrival_and_go_with_their_rows_through_the_reservoir():
+    assert sorted(check(*filled(200, 1000))) == list(range(200))
     training, labels = filled(3000, 50)
     order = check(training, labels)
     assert [len(rows) for rows in training.rows] == [50, 50, 50]

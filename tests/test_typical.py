@@ -1,4 +1,4 @@
-"""Typicality: levels of density within the nearest class, and what share of a cell is known by them alone."""
+"""Typicality: levels of density within the nearest class, and the share of a cell that is known by them alone."""
 
 from __future__ import annotations
 
@@ -56,22 +56,10 @@ def test_the_level_is_the_higher_of_those_by_the_frozen_density_and_by_that_in_o
     assert set(found.tolist()) == set(range(len(levels.LEVELS) + 2))
 
 
-def test_references_of_a_class_have_the_levels_that_their_shares_say():
-    of = references(gain=False)._replace(weight=None)
-    typical, own = levels.typical_of(of), np.mean(of.log_density, axis=0)
-    for j in range(2):
-        alone = np.full((300, 2), -99.0)
-        alone[:, j] = own[:, j]
-        level = levels.levels_within(alone[of.group == j], np.zeros((of.group == j).sum()), typical.bounds)
-        reached = [(level <= at).mean() for at in range(1, len(levels.LEVELS) + 1)]
-        np.testing.assert_allclose(reached, levels.LEVELS, atol=1.5 / (of.group == j).sum())
-        assert (level == 0).sum() == 1
-
-
 def test_a_class_without_references_has_no_typical_instances():
     of = references()
-    nobody = of._replace(group=np.zeros(300, int))
-    level = levels.levels_within(np.array([[0.0, 50.0], [50.0, 0.0]]), np.zeros(2), levels.typical_of(nobody).bounds)
+    bounds = levels.typical_of(of._replace(group=np.zeros(300, int))).bounds
+    level = levels.levels_within(np.array([[0.0, 50.0], [50.0, 0.0]]), np.zeros(2), bounds)
     assert level.tolist() == [0, len(levels.LEVELS) + 1]
 
 
@@ -80,51 +68,42 @@ def test_few_references_cannot_show_a_rare_tail():
     np.testing.assert_allclose(levels.typical_of(references(effective=9.0)).tail, [0.1, 0.1, 0.1, 0.2, 0.5, 1.0])
 
 
-def cells(count: float, shares: np.ndarray) -> np.ndarray:
-    """Instances of one cell, level by level."""
-    return count * np.diff(np.append(0.0, shares))[None]
-
-
-HEAVY = np.array([0.3, 0.5, 0.6, 0.7, 0.85, 1.0])
-"""What reaches each level in a cell of which half lies beyond the references."""
+def known(shares: np.ndarray, count: float = 1000.0, independent: float = 1.0) -> np.ndarray:
+    """Share of known instances, level by level, in a cell of which these shares reach each level."""
+    cell = count * np.diff(np.append(0.0, shares))[None]
+    return levels.known_by_typicality(cell, TAIL, independent)[0]
 
 
 def test_a_cell_of_typical_instances_is_known():
-    np.testing.assert_allclose(levels.known_by_typicality(cells(1000.0, TAIL), TAIL, 1.0), 1.0, atol=0.01)
-    denser = np.array([0.0, 0.0, 0.0, 0.05, 0.3, 1.0])
-    np.testing.assert_allclose(levels.known_by_typicality(cells(1000.0, denser), TAIL, 1.0), 1.0, atol=0.01)
+    for shares in (TAIL, np.array([0.0, 0.0, 0.0, 0.05, 0.3, 1.0])):
+        np.testing.assert_allclose(known(shares), 1.0, atol=0.01)
 
 
 def test_a_cell_with_a_heavy_tail_is_new_and_its_typical_instances_are_not():
-    known = levels.known_by_typicality(cells(1000.0, HEAVY), TAIL, 1.0)[0]
+    heavy = np.array([0.3, 0.5, 0.6, 0.7, 0.85, 1.0])  # half of the cell lies beyond the references
+    found = known(heavy)
     for level, share in enumerate(TAIL[:-1]):
-        expected = share * (1000.0 + levels.USUAL) / (1000.0 * HEAVY[level] + levels.USUAL * share)
-        assert known[level] == pytest.approx(expected, rel=1e-6)
-    assert known[0] < 0.01
-    assert known[-1] == pytest.approx(1.0)
-    assert (np.diff(known) >= 0.0).all()
+        expected = share * (1000.0 + levels.USUAL) / (1000.0 * heavy[level] + levels.USUAL * share)
+        assert found[level] == pytest.approx(expected, rel=1e-6)
+    assert found[0] < 0.01
+    assert found[-1] == pytest.approx(1.0)
+    assert (np.diff(found) >= 0.0).all()
 
 
 def test_few_instances_are_no_evidence():
-    assert levels.known_by_typicality(np.zeros((1, 6)), TAIL, 1.0).min() > 0.9
-    one, two = (levels.known_by_typicality(cells(n, np.ones(6)), TAIL, 1.0)[0, 0] for n in (1.0, 2.0))
-    many = levels.known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
+    assert known(np.zeros(6), 0.0).min() > 0.9
+    one, two, many = (known(np.ones(6), count)[0] for count in (1.0, 2.0, 50.0))
     assert one > two > many
     assert many < 0.05
     faint = np.concatenate([TAIL[:1], TAIL[1:-1] + 0.02, TAIL[-1:]])
-    assert levels.known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, (
-        "a tail within the noise of its count"
-    )
+    assert known(faint, 100.0).min() > 0.9, "a tail within the noise of its count"
 
 
 def test_evidence_counts_in_independent_instances():
-    heavy = cells(1000.0, np.array([0.01, 0.05, 0.12, 0.3, 0.6, 1.0]))
-    np.testing.assert_allclose(
-        levels.known_by_typicality(heavy, TAIL, 0.1), levels.known_by_typicality(0.1 * heavy, TAIL, 1.0), rtol=1e-12
-    )
-    sure, unsure = (levels.known_by_typicality(heavy, TAIL, share)[0, 1] for share in (1.0, 0.02))
-    assert sure < 0.3
-    assert unsure > 0.9
+    heavy = np.array([0.01, 0.05, 0.12, 0.3, 0.6, 1.0])
+    np.testing.assert_allclose(known(heavy, independent=0.1), known(heavy, 100.0), rtol=1e-12)
+    assert known(heavy)[1] < 0.3
+    assert known(heavy, independent=0.02)[1] > 0.9
 
 
 def test_odds_that_a_cell_holds_a_new_class_grow_with_the_likelihood_ratio():
@@ -138,19 +117,15 @@ def test_odds_that_a_cell_holds_a_new_class_grow_with_the_likelihood_ratio():
 
 
 def test_frozen_classes_add_odds_within_bounds():
-    log_density = np.array([[0.0, -1.0], [-3.0, -50.0], [-50.0, -60.0]])
+    log_density, new = np.array([[0.0, -1.0], [-3.0, -50.0], [-50.0, -60.0]]), np.array([-1.5, -40.0, -4.0])
     seats = np.log([2.0, 1.0, 0.5])
-    found = levels.odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, False)
     exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
     assert exact < 1.0 / levels.FROZEN
+    found = levels.odds_of_new(log_density, new, seats, False)
     np.testing.assert_allclose(found, [1.0 / levels.FROZEN, 1.0 / levels.FROZEN, levels.FROZEN])
-    wide = levels.odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, True)
+    wide = levels.odds_of_new(log_density, new, seats, True)
     np.testing.assert_allclose(wide, [exact, 1.0 / levels.TEMPERED, levels.TEMPERED])
     between = levels.odds_of_new(log_density[:1], np.ones(1), seats, False)
     np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)
-    assert [
-        levels.with_odds(0.5, 1.0),
-        levels.with_odds(0.5, 3.0),
-        levels.with_odds(1.0, 9.0),
-        levels.with_odds(0.0, 9.0),
-    ] == [0.5, 0.25, 1, 0]
+    for share, odds, expected in ((0.5, 1.0, 0.5), (0.5, 3.0, 0.25), (1.0, 9.0, 1), (0.0, 9.0, 0)):
+        assert levels.with_odds(share, odds) == expected

@@ -11,7 +11,7 @@ from stream_osr.stream.class_shift import class_shifts
 from tests.blobs import KNOWN, NAMES, NEW, check_stream, fitted, stream_part
 
 
-@pytest.mark.parametrize("label", ["new", "left"])
+@pytest.mark.parametrize("label", ["new", pytest.param("left", marks=pytest.mark.thorough)])
 def test_statistics_are_again_those_of_the_instances(label: str) -> None:
     """A promoted subclass moves with its class; its instances are taken out again where they were put in."""
     model, rng = fitted(follow_drift=True, chains=1, seed=5), np.random.default_rng(3)

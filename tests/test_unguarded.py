@@ -1,4 +1,4 @@
-"""A model without reference instances works, and says, once, that nothing guards its known classes."""
+"""A model without reference instances works, and warns once that nothing guards its known classes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from copy import copy
 import pytest
 from typer.testing import CliRunner
 
-from stream_osr import Limits, OpenSetRecognizer, TrainedModel
+from stream_osr import Limits, OpenSetRecognizer
 from stream_osr_connectors.cli.app import app
-from tests.blobs import ended, fitted, learn_all, play, stream_part, training_part
+from tests.blobs import ended, fitted, fitted_once, learn_all, play, stream_part, training_part
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def bare() -> OpenSetRecognizer:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was warned of, of the known classes."""
+    """Warnings that nothing guards the known classes."""
     records = [r for r in caplog.records if r.name == "stream_osr" and r.levelno == logging.WARNING]
     return [r.getMessage() for r in records if "guard" in r.getMessage()]
 
@@ -29,8 +29,8 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     bare.save(tmp_path / "model.osr")
     caplog.clear()
     model = OpenSetRecognizer.load(tmp_path / "model.osr")
-    (told,) = warnings(caplog)
-    assert "Train with limits=Limits(references=1000)" in told
+    (message,) = warnings(caplog)
+    assert "Train with limits=Limits(references=1000)" in message
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
     OpenSetRecognizer.from_state_bytes(model.trained, model.state_bytes())
@@ -41,19 +41,24 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
 
 
 def test_inspect_says_it_in_a_line(bare, tmp_path):
-    bare.save(tmp_path / "bare.osr")
-    fitted(40, chains=1).save(tmp_path / "model.osr")
-    lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "bare.osr")]).stdout.splitlines()
+    def inspected(model: OpenSetRecognizer, *options: str) -> list[str]:
+        model.save(tmp_path / "model.osr")
+        return CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr"), *options]).stdout.splitlines()
+
+    def recall(lines: list[str]) -> str:
+        (line,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
+        return line
+
+    lines = inspected(bare)
     assert sum("nothing guards the known classes" in line for line in lines) == 1
-    (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
-    assert recall.endswith("not monitored because the model has no reference instances")
-    lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr")]).stdout.splitlines()
+    assert recall(lines).endswith("not monitored because the model has no reference instances")
+    guarded = fitted_once(40, chains=1)
+    lines = inspected(guarded)
     assert "80 reference instances guard the known classes" in lines
-    told = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr"), "--subclasses"]).stdout
-    assert "share of each subclass in its group" in told
-    assert "share of each subclass in its group" not in "".join(lines)
-    (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
-    assert recall.endswith("nothing decided yet")
+    assert recall(lines).endswith("nothing decided yet")
+    shares = "share of each subclass in its group"
+    assert shares in "".join(inspected(guarded, "--subclasses"))
+    assert shares not in "".join(lines)
 
 
 def test_training_without_references_says_so_when_it_ends_and_not_before(caplog):
@@ -62,17 +67,5 @@ def test_training_without_references_says_so_when_it_ends_and_not_before(caplog)
     assert not warnings(caplog)
     assert "nothing guards the known classes" in str(model.freeze())
     assert model.freeze() is model.trained.report
-    (told,) = warnings(caplog)
-    assert "Limits(references=1000)" in told
-
-
-def test_a_model_with_references_says_nothing(tmp_path, caplog):
-    model = fitted(40, chains=1)
-    model.save(tmp_path / "model.osr")
-    trained: TrainedModel = OpenSetRecognizer.load(tmp_path / "model.osr").trained
-    assert trained.unguarded == ""
-    assert not warnings(caplog)
-    assert (
-        str(trained.report).splitlines()[1]
-        == "80 of them are kept as reference instances to monitor the known classes"
-    )
+    (message,) = warnings(caplog)
+    assert "Limits(references=1000)" in message

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 WATCH = """
 import gc
 
@@ -67,8 +69,7 @@ earlier.flush()
     "arguments",
     [
         {},
-        {"window": 0, "chains": 1},
-        {"ensemble": "drawn"},
+        {"window": 0, "chains": 1, "ensemble": "drawn"},
         {"max_false_unknown": 0.05, "half_life": 100.0, "decision_delay": 64},
     ],
     ids=str,

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -91,8 +92,10 @@ def requirements_of(item: pytest.Item) -> set[str]:
     return marked | {OF_FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in OF_FIXTURES}
 
 
-def _is_in_folder(path: Path) -> bool:
-    return any(TESTS / folder in path.parents for folder in FOLDERS)
+@cache
+def is_in_folder(path: Path) -> bool:
+    """Whether a path is a folder of the second tier, or lies in one."""
+    return any(TESTS / folder in (path, *path.parents) for folder in FOLDERS)
 
 
 def has_tests(path: Path, tier: str) -> bool:
@@ -100,7 +103,7 @@ def has_tests(path: Path, tier: str) -> bool:
     text = path.read_text()
     if not path.name.startswith("test_"):
         return _EXAMPLE.search(text) is not None
-    return tier != FIRST or (_WHOLE_MODULE.search(text) is None and not _is_in_folder(path))
+    return tier != FIRST or (_WHOLE_MODULE.search(text) is None and not is_in_folder(path))
 
 
 def is_in(item: pytest.Item, tier: str) -> bool:
@@ -108,7 +111,7 @@ def is_in(item: pytest.Item, tier: str) -> bool:
     if tier == ALL:
         return True
     marked = any(item.get_closest_marker(name) for name in OF_THE_SECOND)
-    second = marked or bool(requirements_of(item)) or _is_in_folder(item.path)
+    second = marked or bool(requirements_of(item)) or is_in_folder(item.path)
     repeated = getattr(getattr(item, "function", None), "stated_examples", 0) > EXAMPLES
     return (second or repeated) if tier == SECOND else not second
 

@@ -1,4 +1,4 @@
-"""How much code there is: lines of code by package, long modules, long functions.
+"""Lines of code by package, with the totals of library, connectors, tests and benchmarks; long modules and functions.
 
 ``python -m tools.code_lines [--before COMMIT] [--list]``. A line of code holds a token other than a comment; bare
 strings (docstrings of modules, classes, functions and attributes) are none. A statement of several lines is as many.
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PLACES = ("stream_osr", "connectors")
-"""Folders whose modules are counted."""
+PLACES = ("stream_osr", "connectors", "tests", "benchmarks")
+"""Folders whose modules are counted, with a total for each."""
 
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
@@ -90,16 +90,16 @@ def count_commit(commit: str, root: Path) -> dict[str, Module]:
 
 
 def by_package(modules: dict[str, Module]) -> Counter[str]:
-    """Sum lines of code up by package, and in ``total``."""
+    """Sum lines of code up by package, and in a total for each place."""
     counts: Counter[str] = Counter()
     for path, module in modules.items():
         counts[str(Path(path).parent)] += module.code
-        counts["total"] += module.code
+        counts[f"total {Path(path).parts[0]}"] += module.code
     return counts
 
 
-def told(modules: dict[str, Module]) -> list[str]:
-    """Say which modules and functions are too long, and how long modules are."""
+def long_parts(modules: dict[str, Module]) -> list[str]:
+    """List the modules and functions that are too long, and the usual lengths."""
     lengths = {path: module.lines for path, module in modules.items()}
     by_code = {path: module.code for path, module in modules.items()}
     long = [f"{path} {n}" for path, n in lengths.items() if n > LONGEST_MODULE]
@@ -130,12 +130,12 @@ def main(arguments: list[str] | None = None) -> int:
     counts = by_package(now)
     earlier = count_commit(chosen.before, chosen.root) if chosen.before else None
     before = Counter() if earlier is None else by_package(earlier)
-    for name in [*sorted({*counts, *before} - {"total"}), "total"]:
+    for name in sorted({*counts, *before}, key=lambda name: (name.startswith("total "), name)):
         difference = "" if earlier is None else f"{before[name]:8d} {counts[name] - before[name]:+7d}"
         print(f"{counts[name]:7d}{difference}  {name}")
     for title, modules in (("now", now), (f"at {chosen.before}", earlier)):
         if modules is not None:
-            print(f"{title}:", *told(modules), sep="\n  ")
+            print(f"{title}:", *long_parts(modules), sep="\n  ")
     if chosen.list:
         for path, module in sorted(now.items(), key=lambda item: -item[1].lines):
             print(f"{module.lines:5d} {module.code:5d}  {path}")

@@ -41,10 +41,6 @@ assert tried and not failed, f"{{failed}} of {{tried}} examples failed"
 """
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 TESTS = (
-    "tests/test_version.py",
-    "tests/test_constraints.py",
-    "tests/test_contributing.py",
-    "tests/test_rooms.py",
     "tests/test_tools.py",
     "tests/test_labels.py",
     "tests/archives/test_records.py",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.discovery.streams import announced, prepare
+from benchmarks.discovery.streams import prepare
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import parameters
 from stream_osr.discovery.events import Event
@@ -123,13 +123,13 @@ def judge(model: OpenSetRecognizer, events: Sequence[Event], kind: np.ndarray) -
     for decision in model.drain():
         if decision.subclass_id is not None:
             members.setdefault(decision.subclass_id, []).append(decision.seq)
-    told: dict[str, list[int]] = {name: [] for name in KINDS}
+    announced: dict[str, list[int]] = {name: [] for name in KINDS}
     for key, seq in announced(events).items():
         if key in members:
-            told[KINDS[np.bincount(kind[members[key]], minlength=3).argmax()]].append(seq)
-    late = int((kind[: min(told["new"]) + 1] == 1).sum()) if told["new"] else None
+            announced[KINDS[np.bincount(kind[members[key]], minlength=3).argmax()]].append(seq)
+    late = int((kind[: min(announced["new"]) + 1] == 1).sum()) if announced["new"] else None
     jumps = sum(isinstance(event, UnknownRateJumped) for event in events)
-    return {"late": late, "jumps": jumps, **{f"told {name}": len(told[name]) for name in KINDS}}
+    return {"late": late, "jumps": jumps, **{f"announced {name}": len(announced[name]) for name in KINDS}}
 
 
 def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
@@ -174,7 +174,10 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
         cells.setdefault((one["dataset"], one["stream"]), []).append(one)
     for (dataset, name), found in cells.items():
         late = [math.inf if one["late"] is None else one["late"] for one in found]
-        means = [fmean(one[key] for one in found) for key in ("told new", "told noise", "told known", "jumps")]
+        means = [
+            fmean(one[key] for one in found)
+            for key in ("announced new", "announced noise", "announced known", "jumps")
+        ]
         lines.append(
             f"{dataset:<14}{name:<13}{len(found):8d}{median(late):8.1f}{max(late):7.0f}"
             f"{means[0]:6.2f}{means[1]:7.2f}{means[2]:7.2f}{means[3]:7.2f}"

@@ -38,7 +38,7 @@ NAMES: dict[Level, str] = {"closed": "closed set", "medium": "medium openness", 
 
 
 def is_rival(method: str) -> bool:
-    """Whether a method is of others, decides by itself and is told no labels."""
+    """Whether a method is of others, decides by itself and gets no labels."""
     return method not in (*GROUPS["stream"], *GROUPS["cocluster"], *GROUPS["baselines"]) and not ENTRIES[method].asks
 
 
@@ -54,12 +54,12 @@ class Standing(NamedTuple):
 
 
 def standing(records: Sequence[Record], dataset: str, level: Level, measure: str = "micro_f") -> Standing:
-    """Compare at one openness, with those methods that a difference is told of."""
-    told_of = {"test_share": 1.0, "epsilon": None, "decision_delay": 0}
+    """Compare at one openness, with those methods that a difference is reported for."""
+    reported = {"test_share": 1.0, "epsilon": None, "decision_delay": 0}
     plain = [
         r
         for r in records
-        if r["options"] == told_of and (r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
+        if r["options"] == reported and (r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
         if r["method"] != OURS or r["batch_size"] == PLAIN["batch_size"]
     ]
     own = compare(plain, dataset, SETTINGS[dataset].n_unknown[level], measure, PLAIN)
@@ -126,7 +126,7 @@ def ablation(records: Sequence[Record]) -> str:
     return table(["", *FIVE, "mean"], rows)
 
 
-def told(records: Iterable[Record]) -> str:
+def setting(records: Iterable[Record]) -> str:
     """Say what a table was measured on: revisions, the library's tree, seeds, machine."""
     of = [record["versions"] | {"seed": record["seed"]} for record in records]
 
@@ -180,7 +180,7 @@ def main(
         ("ablation", ablation(of_five), [r for r in of_five if r["method"] in GROUPS["stream"]]),
     ]
     for name, text, of in parts:
-        whole = f"{text}\n\n{told(of)}"
+        whole = f"{text}\n\n{setting(of)}"
         print(f"{name}\n\n{whole}\n")
         if into_pages:
             write(name, whole, PAGE)

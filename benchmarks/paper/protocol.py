@@ -180,7 +180,7 @@ def _divide(
         raise InvalidParameter(f"n_unknown is {n_unknown}: expected 0 or more")
     if n_known + n_unknown > len(classes):
         raise InvalidParameter(
-            f"{n_known} known and {n_unknown} unknown classes were asked for, but y has {len(classes)} classes"
+            f"{n_known} known and {n_unknown} unknown classes were requested, but y has {len(classes)} classes"
         )
 
     order = rng.permutation(classes)

@@ -1,4 +1,4 @@
-"""Write the golden archives of the code that runs, and beside each what going on from it tells.
+"""Write the golden archives of the code that runs, and beside each the results of the stream that goes on from it.
 
     python -m tests.archives.make FOLDER
 
@@ -27,25 +27,8 @@ from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from tests.archives import story
 from tests.archives.golden import machine
-from tests.archives.story import (
-    ARGUMENTS,
-    PLACE,
-    TRAINED,
-    Row,
-    ask,
-    decoder,
-    drawn,
-    go_on,
-    go_on_serving,
-    go_on_training,
-    go_on_with_files,
-    messages,
-    mid_stream,
-    source,
-    train,
-    trained,
-)
 from tests.file_runs import run
 
 LINEAGE = "77aa00bb"
@@ -66,14 +49,14 @@ def _keep(folder: Path, path: Path, expected: dict[str, Any]) -> None:
     (folder / f"{path.name}.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 
 
-def _rows(n: int, seed: int, *names: str) -> list[Row]:
-    return [row for _, row in drawn(n, seed, (*TRAINED, *names))]
+def _rows(n: int, seed: int, *names: str) -> list[story.Row]:
+    return [row for _, row in story.drawn(n, seed, (*story.TRAINED, *names))]
 
 
 def _trained(temporary: Path, folder: Path) -> None:
-    model, path, rows = trained(), temporary / "trained.osr", _rows(80, 10, "named")
+    model, path, rows = story.trained(), temporary / "trained.osr", _rows(80, 10, "named")
     save_trained(model.trained, path)
-    expected = go_on(OpenSetRecognizer.from_trained(model.trained, **grouped(**ARGUMENTS)), rows)
+    expected = story.go_on(OpenSetRecognizer.from_trained(model.trained, **grouped(**story.ARGUMENTS)), rows)
     _keep(folder, path, {"fingerprint": model.trained.fingerprint, "rows": rows, "expected": expected})
 
 
@@ -83,45 +66,46 @@ def _recognizer(model: OpenSetRecognizer, path: Path, folder: Path, rows: Any, t
 
 
 def _mid_stream(temporary: Path, folder: Path) -> None:
-    _recognizer(mid_stream(), temporary / "mid-stream.osr", folder, _rows(80, 11, "named", "asleep", "late"), go_on)
+    rows = _rows(80, 11, "named", "asleep", "late")
+    _recognizer(story.mid_stream(), temporary / "mid-stream.osr", folder, rows, story.go_on)
 
 
 def _training(temporary: Path, folder: Path) -> None:
-    model = OpenSetRecognizer(**grouped(**ARGUMENTS))
-    train(model, 41)
-    _recognizer(model, temporary / "in-training.osr", folder, _rows(70, 12, "named"), go_on_training)
+    model = OpenSetRecognizer(**grouped(**story.ARGUMENTS))
+    story.train(model, 41)
+    _recognizer(model, temporary / "in-training.osr", folder, _rows(70, 12, "named"), story.go_on_training)
 
 
 def _checkpoint(temporary: Path, folder: Path) -> None:
     path, rows = temporary / "checkpoint.osr", _rows(120, 13, "named", "noise")
-    model, read = trained(chains=2, max_wait=9.0), 0
+    model, read = story.trained(chains=2, max_wait=9.0), 0
 
     def count(records: int) -> None:
         nonlocal read
         read = records
 
     sinks = Sinks(MemorySink(), MemorySink(), MemorySink())
-    run(model, source(rows), sinks, checkpoint=path, stop=lambda: read >= STOPPED_AFTER - 1, progress=count)
-    _keep(folder, path, {"rows": rows, "expected": go_on_with_files(load_checkpoint(path), rows)})
+    run(model, story.source(rows), sinks, checkpoint=path, stop=lambda: read >= STOPPED_AFTER - 1, progress=count)
+    _keep(folder, path, {"rows": rows, "expected": story.go_on_with_files(load_checkpoint(path), rows)})
 
 
 def _service(temporary: Path, folder: Path) -> None:
     path, state, rows = temporary / "service.model", temporary / "state", _rows(140, 14, "named", "noise")
-    trained(chains=2).save(path)
+    story.trained(chains=2).save(path)
     model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
     snapshots = Snapshots(state, keep=2)
     snapshots.open()
     model.keep(state)
-    partition = begin(model.recognizer(Place(*PLACE)), Boundary(0))._replace(lineage=LINEAGE)
+    partition = begin(model.recognizer(Place(*story.PLACE)), Boundary(0))._replace(lineage=LINEAGE)
     emerged: list[int] = []
     for first in range(0, 100, 20):
-        batch = messages(rows[first : first + 20], first)
+        batch = story.messages(rows[first : first + 20], first)
         if first == 80:
-            ask(partition.model, emerged)
-        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder())
+            story.ask(partition.model, emerged)
+        partition, outcome = step(partition, story.PLACE, batch, (), Boundary(first + 20), story.decoder())
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
-    written = snapshots.write(Place(*PLACE), partition)
-    expected = go_on_serving(partition, rows[100:], 100)
+    written = snapshots.write(Place(*story.PLACE), partition)
+    expected = story.go_on_serving(partition, rows[100:], 100)
     _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})
     (folder / f"{model.identity}.model.xz").write_bytes(
         lzma.compress((state / f"{model.identity}.model").read_bytes(), preset=9)

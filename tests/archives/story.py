@@ -1,4 +1,4 @@
-"""What happens before the golden archives are written, and what is asked of them: by public functions alone.
+"""What happens before the golden archives are written, and how a test continues them: by public functions alone.
 
 The instances are drawn here once, when an archive is made; how they go on is written beside it.
 """
@@ -87,8 +87,8 @@ def decoder() -> JsonDecoder:
     return JsonDecoder(JsonFields(label="y", features=NAMES), 1000)
 
 
-def told(model: OpenSetRecognizer) -> dict[str, list[Any]]:
-    """Everything that waits to be drained, as a person compares it."""
+def results(model: OpenSetRecognizer) -> dict[str, list[Any]]:
+    """Everything that waits to be drained, in the form that the golden files have."""
     decisions = [
         [d.key, d.label, d.first_label, d.subclass_id, d.nearest_class, d.seq, list(d.probabilities.values())]
         for d in model.drain()
@@ -117,7 +117,7 @@ def trained(n: int = 120, **arguments: Any) -> OpenSetRecognizer:
 
 
 def mid_stream(**arguments: Any) -> OpenSetRecognizer:
-    """A recognizer in the midst of everything: see the tests, which ask whether it is."""
+    """A recognizer with buffered instances, waiting decisions, late labels, a name, a mute and a dormant subclass."""
     model, at = trained(**arguments), 0
     for seed, n, names in (
         (1, 60, (*TRAINED, "asleep")),
@@ -148,8 +148,8 @@ def mid_stream(**arguments: Any) -> OpenSetRecognizer:
 
 
 def go_on(model: OpenSetRecognizer, rows: Sequence[Row]) -> dict[str, Any]:
-    """Let a loaded recognizer decide rows, take labels and take back, and say what it tells."""
-    out = {"before": told(model)}
+    """Let a loaded recognizer decide rows, take labels and undo; return the results."""
+    out = {"before": results(model)}
     feed(model, rows[: len(rows) // 2], 1000)
     model.learn_label("k1003", "left")
     feed(model, rows[len(rows) // 2 :], 1000 + len(rows) // 2)
@@ -160,7 +160,7 @@ def go_on(model: OpenSetRecognizer, rows: Sequence[Row]) -> dict[str, Any]:
         except Exception as error:
             out["undone"] = type(error).__name__
             break
-    out["after"] = told(model)
+    out["after"] = results(model)
     out["predicted"] = [list(model.predict_proba_one({"a": a, "b": b}).values()) for a, b in CENTRES.values()]
     out["summary"] = model.summary().text(subclasses=True)
     return out

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.openset.comparing import Way, compare
-from benchmarks.openset.statistics import holm, mean_interval, paired
+from benchmarks.openset.comparing import Compared, Way, compare
+from benchmarks.openset.statistics import holm, paired
 
+Record = dict[str, Any]
 NEW = {0: 0.9, 1: 0.8, 2: 0.85, 3: 0.95}
 OLD = {0: 0.7, 1: 0.75, 2: 0.9, 3: 0.6}
 PLAIN = {0: 0.3, 1: 0.2, 2: 0.4}
 
 
-def record(method: str, seed: int, value: float | None, batch_size: Any = None, **fields: Any) -> dict[str, Any]:
+def record(method: str, seed: int, value: float | None, batch_size: Any = None, **fields: Any) -> Record:
     return {
         **{"dataset": "USPS", "n_unknown": 3, "method": method, "batch_size": batch_size, "seed": seed},
         **{"options": {"decision_delay": 0, "epsilon": None}, "status": "done", "micro_f": value, "fpr95": value},
@@ -23,49 +24,30 @@ def record(method: str, seed: int, value: float | None, batch_size: Any = None, 
     }
 
 
-def records() -> list[dict[str, Any]]:
+def records() -> list[Record]:
     found = [record("plain", seed, value) for seed, value in PLAIN.items()]
     found += [record("new", seed, value, 64) for seed, value in NEW.items()]
     found += [record("old", seed, value) for seed, value in OLD.items()]
     # of other tables
-    found += [record("new", 0, 0.1, 64, n_unknown=0), record("new", 0, 0.1, 64, dataset="LETTER")]
-    return found
+    return [*found, record("new", 0, 0.1, 64, n_unknown=0), record("new", 0, 0.1, 64, dataset="LETTER")]
 
 
-def test_rows_are_ours_and_the_others_by_their_means():
-    first, second, third = compare(records(), "USPS", 3, "micro_f", ours={"method": "new"}, level=0.9)
-    assert [row.way.method for row in (first, second, third)] == ["new", "old", "plain"]
-    assert (first.difference, first.missing) == (None, 0)
-    assert math.isnan(first.p)
-    for row, of in ((first, NEW), (second, OLD), (third, PLAIN)):
-        assert row.figure == pytest.approx(mean_interval(of.values(), 0.9))
-    for row, of in ((second, OLD), (third, PLAIN)):
-        assert row.difference == pytest.approx(paired(NEW, of, 0.9))
-    assert (second.difference.wins, second.difference.losses, third.difference.left_out) == (3, 1, 1)
-    assert [second.p, third.p] == list(holm([second.difference.p, third.difference.p]))
-    assert third.p > third.difference.p
-
-
-def test_divisions_that_overlap_widen_every_interval():
-    plain, wide = (compare(records(), "USPS", 3, "micro_f", {"method": "new"}, test_to_train=r) for r in (0.0, 2.0))
-    for narrow, row in zip(plain, wide, strict=True):
-        assert row.figure.low < narrow.figure.low
-        if row.difference is not None:
-            assert row.difference.high > narrow.difference.high
-            assert row.p == narrow.p
+def table(found: list[Record], figure: str = "micro_f", dataset: str = "USPS", **options: Any) -> list[Compared]:
+    return compare(found, dataset, 3, figure, **{"ours": {"method": "new"}, **options})
 
 
 def test_where_less_is_better_ours_wins_by_less_and_the_least_stands_first():
-    first, second, third = compare(records(), "USPS", 3, "fpr95", ours={"method": "new"})
-    assert [row.way.method for row in (first, second, third)] == ["new", "plain", "old"]
-    assert (third.difference.wins, third.difference.losses) == (1, 3)
-    assert third.difference.mean == pytest.approx(paired(NEW, OLD).mean)
+    rows = table(records(), "fpr95")
+    assert [row.way.method for row in rows] == ["new", "plain", "old"]
+    difference = rows[2].difference
+    assert (difference.wins, difference.losses) == (1, 3)
+    assert difference.mean == pytest.approx(paired(NEW, OLD).mean)
 
 
-def test_what_failed_or_is_not_defined_is_missing_and_not_compared():
+def test_failed_and_undefined_figures_are_missing_and_not_compared():
     found = [record("scoreless", 0, None), record("scoreless", 1, math.nan), *records()]
     found += [record("old", 4, 0.1, status="failed", error="ValueError"), record("new", 4, 0.9, 64)]
-    rows = {row.way.method: row for row in compare(found, "USPS", 3, "micro_f", ours={"method": "new"})}
+    rows = {row.way.method: row for row in table(found)}
     assert list(rows) == ["new", "old", "plain", "scoreless"]
     assert (rows["old"].missing, rows["old"].figure.n, rows["old"].difference.left_out) == (1, 4, 1)
     assert (rows["scoreless"].missing, rows["scoreless"].figure.n, rows["scoreless"].difference.n) == (2, 0, 0)
@@ -77,23 +59,19 @@ def test_what_failed_or_is_not_defined_is_missing_and_not_compared():
 def test_one_method_run_otherwise_is_another_row():
     found = [*records(), record("new", 0, 0.99, "full")]
     found += [record("new", 0, 0.5, 64, options={"decision_delay": 9, "epsilon": None})]
-    rows = compare(found, "USPS", 3, "micro_f", ours={"method": "new", "batch_size": 64, "decision_delay": 0})
-    assert [(row.way.method, row.way.batch_size) for row in rows] == [
-        *(("new", 64), ("new", "full"), ("old", None), ("new", 64), ("plain", None)),
-    ]
+    rows = table(found, ours={"method": "new", "batch_size": 64, "decision_delay": 0})
+    ways = [(row.way.method, row.way.batch_size) for row in rows]
+    assert ways == [("new", 64), ("new", "full"), ("old", None), ("new", 64), ("plain", None)]
     assert rows[3].way == Way("new", 64, (("decision_delay", 9), ("epsilon", None)))
     with pytest.raises(ValueError, match="fits 3 ways"):
-        compare(found, "USPS", 3, "micro_f", ours={"method": "new"})
+        table(found)
 
 
-@pytest.mark.parametrize("ours", [{"method": "newest"}, {"method": "new", "unheard_of": None}])
-def test_ours_must_be_on_record(ours):
-    with pytest.raises(ValueError, match="fits 0 ways"):
-        compare(records(), "USPS", 3, "micro_f", ours=ours)
-    with pytest.raises(ValueError, match="no record at all"):
-        compare(records(), "YALEB", 3, "micro_f", ours=ours)
-
-
-def test_a_cell_that_is_there_twice_is_refused():
+def test_ours_must_be_on_record_and_no_cell_twice():
+    for ours in ({"method": "newest"}, {"method": "new", "unheard_of": None}):
+        with pytest.raises(ValueError, match="fits 0 ways"):
+            table(records(), ours=ours)
+        with pytest.raises(ValueError, match="no record at all"):
+            table(records(), dataset="YALEB", ours=ours)
     with pytest.raises(ValueError, match="two records of seed 1"):
-        compare([*records(), record("old", 1, 0.7)], "USPS", 3, "micro_f", ours={"method": "new"})
+        table([*records(), record("old", 1, 0.7)])

@@ -14,30 +14,30 @@ def directory(tmp_path, monkeypatch):
     return tmp_path
 
 
+SETS = {
+    "LETTER": ((20000, 16), 26, str),
+    "PENDIGITS": ((10992, 16), 10, int),
+    "USPS": ((7291, 256), 10, int),
+    "COIL20": ((1440, 256), 20, int),
+    "YALEB": ((2414, 1024), 38, int),
+    "SATIMAGE": ((6435, 36), 6, int),
+    "SHUTTLE": ((58000, 9), 7, int),
+}
+"""Shape, number of classes and type of the labels, as the paper and the providers state them."""
+
+
 @pytest.mark.needs("data")
-@pytest.mark.parametrize(
-    ("name", "shape", "n_classes", "kind"),
-    [
-        ("LETTER", (20000, 16), 26, str),
-        ("PENDIGITS", (10992, 16), 10, int),
-        ("USPS", (7291, 256), 10, int),
-        ("COIL20", (1440, 256), 20, int),
-        ("YALEB", (2414, 1024), 38, int),
-        ("SATIMAGE", (6435, 36), 6, int),
-        ("SHUTTLE", (58000, 9), 7, int),
-    ],
-)
-def test_sets_have_the_size_that_the_paper_and_the_providers_state(name, shape, n_classes, kind):
+@pytest.mark.parametrize("name", SETS)
+def test_sets_have_the_size_that_the_paper_and_the_providers_state(name):
     X, y = need_data(name)
-    assert X.shape == shape
+    assert (X.shape, len(set(y.tolist())), type(y.tolist()[0])) == SETS[name]
+    assert len({type(label) for label in y.tolist()}) == 1
     assert X.dtype == np.float64
     assert np.isfinite(X).all()
-    assert len(set(y.tolist())) == n_classes
-    assert {type(label) for label in y.tolist()} == {kind}
 
 
 @pytest.mark.needs("data")
-def test_usps_is_the_providers_training_part_unless_all_is_asked_for():
+def test_usps_is_the_providers_training_part_unless_all_is_requested():
     part, everything = need_data("USPS"), need_data("USPS", full=True)
     assert len(everything.X) == 9298
     np.testing.assert_array_equal(part.X, everything.X[:7291])
@@ -64,47 +64,39 @@ def test_directory_is_beside_the_checkout_otherwise(monkeypatch, pytestconfig):
     assert datasets.data_directory() == expected
 
 
-def test_missing_file_says_where_it_looked_and_what_to_do(directory):
+def test_the_error_of_a_missing_file_names_the_place_and_the_remedy(directory):
     with pytest.raises(FileNotFoundError) as caught:
         datasets.load("USPS")
-    message = str(caught.value)
-    assert str(directory / "USPS.npz") in message
-    assert "STREAM_OSR_DATA" in message
-    assert "zip.train" in message
     assert isinstance(caught.value, StreamOSRError)
+    for text in (str(directory / "USPS.npz"), "STREAM_OSR_DATA", "zip.train"):
+        assert text in str(caught.value)
+    with pytest.raises(InvalidParameter, match="LETTER, PENDIGITS, USPS"):
+        datasets.load("letter")
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"X": np.zeros((2, 2))}, "cannot be read"),
-        ({"X": np.zeros((2, 2)), "y": np.zeros(3)}, "y of shape"),
+def test_invalid_files_are_refused(directory):
+    path, rows = directory / "COIL20.npz", np.zeros((2, 2))
+
+    def refused(message):
+        with pytest.raises(ConnectorError, match=message) as caught:
+            datasets.load("COIL20")
+        assert not isinstance(caught.value, FileNotFoundError)
+
+    for arrays, message in (
+        ({"X": rows}, "cannot be read"),
+        ({"X": rows, "y": np.zeros(3)}, "y of shape"),
         ({"X": np.zeros(3), "y": np.zeros(3)}, "X of shape"),
-        ({"X": np.zeros((2, 2)), "y": np.array([{}, 1], dtype=object)}, "cannot be read"),
-    ],
-    ids=["no labels", "too many labels", "no rows", "pickled labels"],
-)
-def test_file_of_another_kind_is_refused(directory, arrays, message):
-    np.savez(directory / "COIL20.npz", **arrays)
-    with pytest.raises(ConnectorError, match=message) as caught:
-        datasets.load("COIL20")
-    assert not isinstance(caught.value, FileNotFoundError)
+        ({"X": rows, "y": np.array([{}, 1], dtype=object)}, "cannot be read"),
+    ):
+        np.savez(path, **arrays)
+        refused(message)
+    for content in (b"", b"not an archive", b"PK\x03\x04 cut short"):
+        path.write_bytes(content)
+        refused("cannot be read")
 
 
-@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 cut short"])
-def test_damaged_file_is_refused(directory, content):
-    (directory / "COIL20.npz").write_bytes(content)
-    with pytest.raises(ConnectorError, match="cannot be read"):
-        datasets.load("COIL20")
-
-
-def test_usps_without_its_division_is_refused_unless_all_is_asked_for(directory):
+def test_usps_without_its_division_is_refused_unless_all_is_requested(directory):
     np.savez(directory / "USPS.npz", X=np.zeros((3, 2)), y=np.zeros(3))
     with pytest.raises(ConnectorError, match="n_train"):
         datasets.load("USPS")
     assert len(datasets.load("USPS", full=True).X) == 3
-
-
-def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(InvalidParameter, match="LETTER, PENDIGITS, USPS"):
-        datasets.load("letter")

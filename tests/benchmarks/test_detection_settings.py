@@ -1,9 +1,8 @@
-"""The settings on false alarms and detection: what their streams are made of, and what is counted."""
+"""The settings on false alarms and detection: their streams and their figures."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 
 import numpy as np
@@ -11,8 +10,7 @@ import pytest
 
 from benchmarks.discovery import closed, opened
 from benchmarks.discovery.__main__ import main
-from benchmarks.discovery.streams import Problem, listen, prepare, recognizer
-from stream_osr import SubclassEmerged, SubclassSplit
+from benchmarks.discovery.streams import Problem, prepare
 from tests.data import need_data
 
 
@@ -41,50 +39,20 @@ def test_open_streams_have_every_row_once_and_begin_with_the_protocols_order(coi
     assert not np.array_equal(X, coil.X)
 
 
-def test_detection_is_counted_in_instances_of_the_class(coil):
-    X, y = opened.stream(coil, 2)
-    heard = listen(recognizer(coil, 2, batch_size=closed.BATCH), X, y)
-    late = {}
-    emerged = set()
-    for event in heard.events:
-        if isinstance(event, SubclassEmerged):
-            key, size = event.subclass_id, event.size
-        elif isinstance(event, SubclassSplit):
-            key, size = event.new_id, event.sizes[1]
-        else:
-            continue
-        members = [y[d.seq] for d in heard.decisions if d.subclass_id == key and d.seq <= event.seq]
-        if 2 * len(members) < size:  # most bore another number until then
-            members = [y[d.seq] for d in heard.decisions if d.subclass_id == key]
-        if not members:
-            continue  # a part to which nothing has come
-        if isinstance(event, SubclassEmerged):
-            emerged.add(Counter(members).most_common(1)[0][0])
-        label = Counter(members).most_common(1)[0][0]
-        late.setdefault(label, int((y[: event.seq + 1] == label).sum()))
-    found = {label: one.instances for label, one in heard.times.detections.items()}
-    assert len(late) >= 5
-    assert found == {label: late.get(label, math.inf) for label in coil.unknown}
-    alarms = closed.alarms(heard)
-    assert [a["seq"] for a in alarms] == [e.seq for e in heard.emerged]
-    assert {a["class"] for a in alarms} == emerged
-
-
 @pytest.mark.needs("data")
 def test_settings_print_and_write_figures(tmp_path, capsys, monkeypatch):
     need_data("COIL20")
-    monkeypatch.setattr(closed, "ORDERS", 2)
-    monkeypatch.setattr(opened, "ORDERS", 2)
+    for setting in (closed, opened):
+        monkeypatch.setattr(setting, "ORDERS", 2)
     path = tmp_path / "figures.json"
     main(["closed", "open", "--seeds", "1", "--first-seed", "100", "--datasets", "COIL20", "--json", str(path)])
-    figures = json.loads(path.read_text())
-    printed = capsys.readouterr().out
-    assert [run["order"] for run in figures["closed"]] == [0, 1]
-    assert {run["instances"] for run in figures["closed"]} == {290}
-    assert all(run["false"] == len(run["alarms"]) for run in figures["closed"])
-    assert [run["order"] for run in figures["open"]] == [0, 1]
+    figures, printed = json.loads(path.read_text()), capsys.readouterr().out
+    for name in ("closed", "open"):
+        assert [run["order"] for run in figures[name]] == [0, 1]
+        assert f"{name}, seeds 100 to 100" in printed
+    for run in figures["closed"]:
+        assert run["instances"] == 290
+        assert run["false"] == len(run["alarms"])
     for run in figures["open"]:
         assert len(run["late"]) == 10
         assert all(n is None or 1 <= n <= 72 for n in run["late"].values())
-    assert "closed, seeds 100 to 100" in printed
-    assert "open, seeds 100 to 100" in printed

@@ -1,10 +1,9 @@
-"""``python -m benchmarks.openset``: what is measured once is kept, and what fails is told."""
+"""``python -m benchmarks.openset``: measured cells are kept, and failures are reported."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from benchmarks.openset import methods, results
@@ -28,30 +27,28 @@ def test_a_cell_has_everything_that_is_reported(tiny_data):
     assert [(cell.n_unknown, cell.level) for cell in records] == [(0, "closed"), (5, "high")]
     closed, high = records.values()
     assert high["status"] == "done"
-    assert high["micro_f"] > 0.9
-    assert high["unknown_recall"] > 0.9
+    assert min(high["micro_f"], high["unknown_recall"]) > 0.9
     assert high["auroc"] > 0.95
     assert 0 <= high["ece"] < 0.2
     assert sum(high["reliability"]["size"]) == high["n_test"] == 5 * 8 + 5 * 20
-    assert high["train_seconds"] > 0
-    assert high["us_per_instance"] > 0
+    assert min(high["train_seconds"], high["us_per_instance"]) > 0
     assert high["versions"].keys() >= {"python", "numpy", "stream-osr"}
     assert high["discovery"]["known"][0]["size"] == 12
     assert (closed["unknown_recall"], closed["auroc"]) == (None, None)
 
 
-def test_what_is_in_the_file_is_not_measured_again(tiny_data, monkeypatch):
+def test_recorded_cells_are_not_measured_again(tiny_data, monkeypatch):
     _, first = measured(tiny_data, "--openness", "high")
+    assert len(first) == 1
     lines = (tiny_data / "out" / "results.jsonl").read_bytes()
-    asked = []
-    monkeypatch.setattr(stream.Stream, "decide", lambda self, X, size, delay: asked.append(size))
+    sizes = []
+    monkeypatch.setattr(stream.Stream, "decide", lambda self, X, size, delay: sizes.append(size))
     output, _ = measured(tiny_data, "--openness", "high")
-    assert not asked
+    assert not sizes
     assert "1 cells, 1 of them" in output
     assert (tiny_data / "out" / "results.jsonl").read_bytes() == lines
-    measured(tiny_data, "--openness", "high", "--batch-size", "64,32", code=1)  # the stand-in gives no outcome
-    assert asked == [32]
-    assert len(first) == 1
+    measured(tiny_data, "--openness", "high", "--batch-size", "64,32", code=1)  # the stand-in returns no outcome
+    assert sizes == [32]
 
 
 def test_a_failed_cell_is_recorded_and_the_others_go_on(tiny_data, monkeypatch):
@@ -62,19 +59,21 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(tiny_data, monkeypatch):
             raise ValueError("no such luck")
         return decide(self, X, size, delay)
 
-    monkeypatch.setattr(stream.Stream, "decide", fails_at_32)
     arguments = ("--openness", "high", "--batch-size", "32,64")
-    output, records = measured(tiny_data, *arguments, code=1)
-    assert {cell.batch_size: record["status"] for cell, record in records.items()} == {32: "failed", 64: "done"}
-    failed = next(record for record in records.values() if record["status"] == "failed")
-    assert failed["error"] == "ValueError: no such luck"
+    with monkeypatch.context() as failing:
+        failing.setattr(stream.Stream, "decide", fails_at_32)
+        output, records = measured(tiny_data, *arguments, code=1)
+    found = {cell.batch_size: (record["status"], record.get("error")) for cell, record in records.items()}
+    assert found == {32: ("failed", "ValueError: no such luck"), 64: ("done", None)}
     assert "no such luck" in " ".join(output.split())
-    monkeypatch.undo()
-    monkeypatch.setenv("STREAM_OSR_DATA", str(tiny_data))
-    _, records = measured(tiny_data, *arguments, code=1)  # left alone, and told
+    _, records = measured(tiny_data, *arguments, code=1)  # not measured again, and reported
     assert len(results.done(records.values())) == 1
     _, records = measured(tiny_data, *arguments, "--retry")
     assert len(results.done(records.values())) == 2
+    monkeypatch.setattr(stream.Stream, "fit", lambda *arguments: 1 / 0)
+    records = list(measure(plan(["PENDIGITS"], ["closed", "high"], [methods.OURS], [64], [0])))
+    assert [record["status"] for record in records] == ["failed", "failed"]
+    assert records[0]["error"].startswith("ZeroDivisionError")
 
 
 def test_a_torn_line_is_measured_again_and_does_not_spoil_the_next(tmp_path):
@@ -100,15 +99,6 @@ def test_the_plan_leaves_out_what_a_method_has_no_use_for():
     assert all(Cell.from_record(json.loads(json.dumps(c.as_record()))) == c for c in cells)
 
 
-@pytest.mark.parametrize("method", ["CD-OSR", "CD-OSR class-wise"])
-def test_the_papers_algorithm_decides_the_whole_test_part(tiny_data, method):
-    _, records = measured(tiny_data, "--openness", "high", "--methods", method)
-    ((cell, record),) = records.items()
-    assert (cell.batch_size, record["auroc"], record["chosen"]["points"]) == ("full", None, 35)
-    assert record["by_epsilon"]["0.01"] == record["micro_f"]
-    assert record["accuracy"] > 0.8
-
-
 def test_epsilon_reaches_the_training_and_the_default_is_untouched(tiny_data, monkeypatch):
     train, seen = stream.train_model, []
 
@@ -123,7 +113,7 @@ def test_epsilon_reaches_the_training_and_the_default_is_untouched(tiny_data, mo
     assert [cell.epsilon for cell in records] == [None, 0.2]
 
 
-def test_what_decides_each_instance_by_itself_decides_once_for_every_openness(tiny_data, monkeypatch):
+def test_a_method_without_batches_decides_once_for_every_openness(tiny_data, monkeypatch):
     sizes, decide = [], comparators.Comparator.decide
 
     def counted(self, X, size, delay):
@@ -133,9 +123,8 @@ def test_what_decides_each_instance_by_itself_decides_once_for_every_openness(ti
     monkeypatch.setattr(comparators.Comparator, "decide", counted)
     _, records = measured(tiny_data, "--openness", "curve", "--methods", "OSNN")
     assert sizes == [5 * 8 + 5 * 20]
-    assert [(cell.n_unknown, record["n_test"]) for cell, record in records.items()] == [
-        (n, 5 * 8 + n * 20) for n in SETTINGS["PENDIGITS"].curve
-    ]
+    n_test = {cell.n_unknown: record["n_test"] for cell, record in records.items()}
+    assert n_test == {n: 5 * 8 + n * 20 for n in SETTINGS["PENDIGITS"].curve}
     alone = problem("PENDIGITS", 2, 0)
     method = methods.ENTRIES["OSNN"].make(methods.Setup(None, 0, None, {"names": ("OSNN",)}))
     method.fit(alone.X_train, alone.group, alone.known)
@@ -143,16 +132,10 @@ def test_what_decides_each_instance_by_itself_decides_once_for_every_openness(ti
     assert found == next(r["accuracy"] for cell, r in records.items() if cell.n_unknown == 2)
 
 
-@pytest.mark.parametrize("name", ["always unknown", "always known", "closed set"])
-def test_baselines_do_what_they_are_called(tiny_data, name):
-    _, records = measured(tiny_data, "--openness", "high", "--methods", name)
-    (record,) = records.values()
-    assert record["unknown_recall"] == (name == "always unknown")
-    assert record["known_recall"] > {"always unknown": -1, "always known": 0.15, "closed set": 0.9}[name]
-
-
-def test_training_that_fails_fails_its_cells_only(tiny_data, monkeypatch):
-    monkeypatch.setattr(stream.Stream, "fit", lambda *arguments: 1 / 0)
-    records = list(measure(plan(["PENDIGITS"], ["closed", "high"], [methods.OURS], [64], [0])))
-    assert [record["status"] for record in records] == ["failed", "failed"]
-    assert records[0]["error"].startswith("ZeroDivisionError")
+def test_baselines_do_what_they_are_called(tiny_data):
+    least = {"always unknown": -1, "always known": 0.15, "closed set": 0.9}
+    _, records = measured(tiny_data, "--openness", "high", "--methods", ",".join(least))
+    assert len(records) == 3
+    for cell, record in records.items():
+        assert record["unknown_recall"] == (cell.method == "always unknown")
+        assert record["known_recall"] > least[cell.method]

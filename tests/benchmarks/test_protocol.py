@@ -18,15 +18,7 @@ def numbered(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(y))[:, None], np.random.default_rng(seed).permutation(y)
 
 
-def row_numbers(X: np.ndarray) -> list[int]:
-    return X[:, 0].tolist()
-
-
-problems = st.tuples(
-    st.lists(st.integers(2, 12), min_size=2, max_size=8),
-    st.integers(0, 2**32),
-    st.data(),
-)
+problems = st.tuples(st.lists(st.integers(2, 12), min_size=2, max_size=8), st.integers(0, 2**32), st.data())
 
 
 @examples(50)
@@ -40,7 +32,7 @@ def test_split_uses_each_instance_of_the_chosen_classes_once(problem):
     assert (len(parts.known), len(parts.unknown)) == (n_known, n_unknown)
     assert not set(parts.known) & set(parts.unknown)
     used = np.flatnonzero(np.isin(y, [*parts.known, *parts.unknown]))
-    assert sorted(row_numbers(parts.X_train) + row_numbers(parts.X_test)) == used.tolist()
+    assert sorted(np.vstack([parts.X_train, parts.X_test])[:, 0].tolist()) == used.tolist()
     for part_X, part_y in ((parts.X_train, parts.y_train), (parts.X_test, parts.y_test)):
         np.testing.assert_array_equal(y[part_X[:, 0]], part_y)
     for label in parts.known:
@@ -67,16 +59,12 @@ def test_more_unknown_classes_change_nothing_but_what_they_add(problem):
 
 def test_instances_are_chosen_and_ordered_at_random():
     # Sorted by class, as some of the files are: order must not leak into the split.
-    X = np.arange(400)[:, None]
-    y = np.repeat([0, 1], 200)
-    parts = split(X, y, 1, 1, seed=0)
-    trained = np.array(row_numbers(parts.X_train)) % 200
-    assert abs(trained.mean() - 99.5) < 15
-    changes = (np.diff(parts.y_test) != 0).sum()
-    assert changes > 80
+    parts = split(np.arange(400)[:, None], np.repeat([0, 1], 200), 1, 1, seed=0)
+    assert abs((parts.X_train[:, 0] % 200).mean() - 99.5) < 15
+    assert (np.diff(parts.y_test) != 0).sum() > 80
 
 
-def test_labels_come_back_as_pythons_own():
+def test_labels_are_returned_as_python_objects():
     X, y = numbered([4, 4, 4])
     assert all(type(label) is int for label in split(X, y, 2, 1, 0).known)
     names = np.array(["a", "b", "c"])[y]
@@ -88,7 +76,7 @@ def test_labels_come_back_as_pythons_own():
     [
         ({"n_known": 0}, "n_known is 0"),
         ({"n_unknown": -1}, "n_unknown is -1"),
-        ({"n_unknown": 3}, "2 known and 3 unknown classes were asked for, but y has 4"),
+        ({"n_unknown": 3}, "2 known and 3 unknown classes were requested, but y has 4"),
         ({"train_share": 1.0}, "train_share is 1.0"),
         ({"train_share": 0.1}, "leaves none to train on"),
         ({"y": [0, 1]}, "y of shape"),
@@ -98,23 +86,23 @@ def test_labels_come_back_as_pythons_own():
 )
 def test_impossible_splits_are_refused_with_the_reason(changes, message):
     X, y = numbered([4] * 4)
-    arguments = {"X": X, "y": y, "n_known": 2, "n_unknown": 1, "seed": 0} | changes
     with pytest.raises(InvalidParameter, match=message):
-        split(**arguments)
+        split(**{"X": X, "y": y, "n_known": 2, "n_unknown": 1, "seed": 0, **changes})
 
 
-@pytest.mark.parametrize(("n_classes", "n_known"), [(1, 1), (2, 1), (3, 2), (5, 3), (10, 5)])
-def test_validation_split_plays_half_of_the_classes_known(n_classes, n_known):
-    X, y = numbered([10] * n_classes)
-    parts = validation_split(X, y, seed=3)
-    assert (len(parts.known), len(parts.unknown)) == (n_known, n_classes - n_known)
-    assert set(parts.y_fit.tolist()) == set(parts.y_closed.tolist()) == set(parts.known)
-    assert set(parts.y_open.tolist()) == set(range(n_classes))
-    assert (len(parts.X_fit), len(parts.X_closed)) == (6 * n_known, 4 * n_known)
-    assert sorted(row_numbers(parts.X_fit) + row_numbers(parts.X_open)) == list(range(10 * n_classes))
-    assert set(row_numbers(parts.X_closed)) < set(row_numbers(parts.X_open)) or n_classes == 1
-    np.testing.assert_array_equal(y[parts.X_open[:, 0]], parts.y_open)
-    np.testing.assert_array_equal(y[parts.X_closed[:, 0]], parts.y_closed)
+def test_half_of_the_classes_are_known_in_a_validation_split():
+    for n_classes, n_known in ((1, 1), (2, 1), (3, 2), (5, 3), (10, 5)):
+        X, y = numbered([10] * n_classes)
+        parts = validation_split(X, y, seed=3)
+        assert (len(parts.known), len(parts.unknown)) == (n_known, n_classes - n_known)
+        assert set(parts.y_fit.tolist()) == set(parts.y_closed.tolist()) == set(parts.known)
+        assert set(parts.y_open.tolist()) == set(range(n_classes))
+        assert (len(parts.X_fit), len(parts.X_closed)) == (6 * n_known, 4 * n_known)
+        fit, opened, closed = (X[:, 0].tolist() for X in (parts.X_fit, parts.X_open, parts.X_closed))
+        assert sorted(fit + opened) == list(range(10 * n_classes))
+        assert set(closed) < set(opened) or n_classes == 1
+        np.testing.assert_array_equal(y[opened], parts.y_open)
+        np.testing.assert_array_equal(y[closed], parts.y_closed)
 
 
 def test_validation_split_may_share_the_seed_of_the_split():

@@ -44,17 +44,12 @@ def test_the_parameters_selected_are_the_best_of_the_grid():
     X, y = four_gaussians()
     parts = validation_split(X, y, 0)
     truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, -1)
-
-    def value(sigma: float) -> float:
+    values = {}
+    for sigma in METHODS["OSNN"].cuts[1]:
         model = METHODS["OSNN"].make(sigma=sigma).fit(parts.X_fit, parts.y_fit)
         open_f = micro_f(truth, model.predict(parts.X_open))
-        closed_f = micro_f(parts.y_closed, model.predict(parts.X_closed))
-        return (open_f + closed_f) / 2
-
-    assert METHODS["OSNN"].cuts is not None
-    values = {sigma: value(sigma) for sigma in METHODS["OSNN"].cuts[1]}
-    chosen = select("OSNN", X, y, seed=0).get_params()["sigma"]
-    assert values[chosen] == max(values.values())
+        values[sigma] = open_f + micro_f(parts.y_closed, model.predict(parts.X_closed))
+    assert values[select("OSNN", X, y, seed=0).get_params()["sigma"]] == max(values.values())
 
 
 @pytest.mark.parametrize("scaling", ["each", "one", "none"])
@@ -76,7 +71,7 @@ def test_shared_machines_decide_as_a_model_fitted_alone(scaling):
     assert shared.unknownness == pytest.approx(alone.unknownness)
 
 
-def test_a_family_gets_what_each_member_gets():
+def test_a_family_is_selected_like_each_member_alone():
     X, y = four_gaussians(20)
     together = select_family(["W-OSVM", "1-vs-Set rbf", "1-vs-Set rbf tuned", "P_I-SVM"], X * [5.0, 1.0], y, seed=2)
     for name, model in together.items():
@@ -86,7 +81,7 @@ def test_a_family_gets_what_each_member_gets():
 
 
 def wide_and_narrow(wide: int, narrow: int, telling: str) -> tuple[np.ndarray, np.ndarray]:
-    """Eight classes on a cube, told apart by three wide or by three narrow features; all others are noise."""
+    """Eight classes on a cube of three wide or of three narrow features; all others are noise."""
     rng = np.random.default_rng(3)
     y = np.repeat(np.arange(8), 25)
     corners = np.array([[j & 1, j >> 1 & 1, j >> 2] for j in range(8)]) * 2.0 - 1
@@ -96,19 +91,18 @@ def wide_and_narrow(wide: int, narrow: int, telling: str) -> tuple[np.ndarray, n
     return np.hstack([features["wide"] * 100, features["narrow"]]), y
 
 
-@pytest.mark.parametrize("method", ["W-OSVM", "P_I-SVM"])
 @pytest.mark.parametrize(
-    ("problem", "better", "worse"),
+    ("method", "problem", "better", "worse"),
     [
-        # Principal components: the first ones tell the classes apart, many last ones are noise of small range.
-        (wide_and_narrow(3, 30, telling="wide"), "one", "each"),
-        # Units of their own: the narrow features tell, those of great range are noise.
-        (wide_and_narrow(3, 3, telling="narrow"), "each", "one"),
+        # Principal components: the first ones separate the classes, many last ones are noise of small range.
+        ("W-OSVM", (3, 30, "wide"), "one", "each"),
+        # Units of their own: the narrow features separate the classes, those of great range are noise.
+        ("P_I-SVM", (3, 3, "narrow"), "each", "one"),
     ],
     ids=["principal components", "units"],
 )
 def test_the_scaling_chosen_is_the_better_one(method, problem, better, worse):
-    X, y = problem
+    X, y = wide_and_narrow(*problem)
     test = np.arange(len(y)) % 5 > 2
     known = y < 4
     truth = np.where(known, y, -1)[test]

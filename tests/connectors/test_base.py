@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import stream_osr_connectors.files as connectors
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files import (
-    BadRecord,
-    CheckedSink,
-    MemorySink,
-    MemorySource,
-    Record,
-    Sink,
-    Source,
-    open_sink,
-    open_source,
-)
+from stream_osr_connectors import files
+from stream_osr_connectors.files import BadRecord, MemorySink, MemorySource, Record, open_sink, open_source
 
 PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format FrameSource JsonLinesSink
 JsonLinesSource LabelType MemorySink MemorySource ParquetSink ParquetSource Position Record Sink
@@ -27,25 +18,18 @@ Source open_sink open_source"""
 
 
 def test_public_names_change_only_on_purpose() -> None:
-    assert connectors.__all__ == PUBLIC_NAMES.split()
-    assert all(hasattr(connectors, name) for name in PUBLIC_NAMES.split())
+    assert files.__all__ == PUBLIC_NAMES.split()
+    assert all(hasattr(files, name) for name in PUBLIC_NAMES.split())
 
 
-@pytest.fixture(params=["", "x\n1\n2\n3\n", '{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n'], ids=["memory", "csv", "jsonl"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
-    (tmp_path / "in").write_text(request.param)
-    if not request.param:
-        return MemorySource([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
-    return open_source(tmp_path / "in", format="csv" if request.param[0] == "x" else "jsonl")
-
-
-@pytest.fixture(params=["memory", "csv", "jsonl"])
-def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Sink:
-    return MemorySink() if request.param == "memory" else open_sink(tmp_path / "out", format=request.param)
-
-
-def test_every_source_keeps_the_contract(source: Source) -> None:
-    assert isinstance(source, Source)
+@pytest.mark.parametrize(
+    ("format", "text"), [("", ""), ("csv", "x\n1\n2\n3\n"), ("jsonl", '{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n')]
+)
+def test_every_source_keeps_the_contract(format: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(text)
+    memory = MemorySource([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
+    source = open_source(tmp_path / "in", format=format) if format else memory
+    assert isinstance(source, files.Source)
     with source:
         first = next(iter(source))
         rest = list(source)  # a second loop goes on where the first one stopped
@@ -58,8 +42,11 @@ def test_every_source_keeps_the_contract(source: Source) -> None:
     source.close()  # a second time
 
 
-def test_every_sink_keeps_the_contract(sink: Sink) -> None:
-    assert isinstance(sink, Sink)
+@pytest.mark.parametrize("format", ["", "csv", "jsonl"])
+def test_every_sink_keeps_the_contract(format: Any, tmp_path: Path) -> None:
+    sink = open_sink(tmp_path / "out", format=format) if format else MemorySink()
+    assert isinstance(sink, files.Sink)
+    assert isinstance(sink, files.CheckedSink)
     with sink:
         start = sink.position()
         sink.write({"x": 1.0})
@@ -69,16 +56,14 @@ def test_every_sink_keeps_the_contract(sink: Sink) -> None:
         sink.write({"x": 2.0})
         assert sink.position() == checkpoint  # what is not flushed does not count
         sink.flush()
-        assert sink.position() != checkpoint
-        assert isinstance(sink, CheckedSink)
         before = sink.position()
-        sink.check(checkpoint)
-        sink.check(None)
-        assert sink.position() == before
-        sink.truncate(checkpoint)
-        assert sink.position() == checkpoint
-        sink.truncate(None)
-        assert sink.position() == start
+        assert before != checkpoint
+        for position in (checkpoint, None):
+            sink.check(position)
+            assert sink.position() == before
+        for position, found in ((checkpoint, checkpoint), (None, start)):
+            sink.truncate(position)
+            assert sink.position() == found
     sink.close()  # a second time
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr import Decision
-from stream_osr_connectors.files import CsvSink, CsvSource, Record, open_sink
+from stream_osr_connectors.files import CsvSource, Record, open_sink
 from stream_osr_connectors.files.class_columns import class_column, class_of
 from stream_osr_connectors.files.columns import columns_of
 from stream_osr_connectors.page.input_records import read_records
@@ -43,9 +43,8 @@ def test_odd_names_of_classes_are_read_back(tmp_path: Path) -> None:
     p = {**dict.fromkeys(ODD, 0.0625), "new": 0.375}
     (row,) = written(tmp_path / "d.csv", [decision("new", 0, p)], ODD)
     assert row["probabilities"] == {name: str(share) for name, share in p.items()}
-    with CsvSource(
-        tmp_path / "d.csv", key="key", label="label", categorical=["first_label", "nearest_class"]
-    ) as source:
+    reading: Any = {"key": "key", "label": "label", "categorical": ["first_label", "nearest_class"]}
+    with CsvSource(tmp_path / "d.csv", **reading) as source:
         record = next(source)
     assert isinstance(record, Record)
     assert record.features["p_unknown"] == 0.375
@@ -64,16 +63,3 @@ def test_a_class_that_is_named_later_has_no_column_and_is_read_by_its_label(tmp_
     assert got.known == expected.known == ("red", "blue", "sky")
     assert got.unknown.tolist() == expected.unknown.tolist() == [True, False, False]
     assert got.truly_unknown.tolist() == expected.truly_unknown.tolist() == [True, False, False]
-
-
-def test_a_table_under_the_header_of_an_earlier_release_goes_on_as_it_was(tmp_path: Path) -> None:
-    record = decision("red", 0, {"red": 0.75, "unknown": 0.25})
-    with CsvSink(tmp_path / "d.csv", fields=list(record)) as sink:
-        sink.write(record)
-        sink.flush()
-        position = sink.position()
-    with open_sink(tmp_path / "d.csv", columns=columns_of(Decision), classes=["red"]) as sink:
-        sink.truncate(position)
-        sink.write({**record, "key": "k1", "seq": 1})
-    first, second = read_records(tmp_path / "d.csv", [])
-    assert first["probabilities"] == second["probabilities"] == {"red": 0.75, "unknown": 0.25}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import stat
 import subprocess
@@ -43,14 +44,6 @@ def lines_of(work: Path) -> list[str]:
     return (work / "stream.jsonl").read_text().splitlines(keepends=True)
 
 
-def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the one line of error of a command that has failed."""
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    return line
-
-
 @contextmanager
 def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Have a run that has read and saved what came, and waits for more from a pipe."""
@@ -75,6 +68,22 @@ def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str]
             process.kill()
 
 
+def finish(work: Path, process: subprocess.Popen[str], pipe: Any) -> None:
+    """Write the rest of the stream, and let the run end."""
+    pipe.writelines(lines_of(work)[40:])
+    pipe.close()
+    assert process.wait(60) == 0
+    assert len((work / "out.jsonl").read_text().splitlines()) == 99
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the one line of error of a command that has failed."""
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
 def test_a_second_run_is_refused_before_anything_is_touched(work: Path) -> None:
     with running(work, "-o", "out.jsonl", "-e", "events.jsonl", "--checkpoint", "c.checkpoint") as (first, pipe):
         (work / "hard.jsonl").hardlink_to(work / "out.jsonl")
@@ -95,27 +104,16 @@ def test_a_second_run_is_refused_before_anything_is_touched(work: Path) -> None:
             assert f"{of_it} is being written " in said
             assert f"by process {first.pid} on " in said
             assert "-i pipe.jsonl" in said, "its command"
+            assert ("under another name" in said) == (of_it == "hard.jsonl")
+            # the system knows the process of a lock, and not since when
+            assert of_it == "hard.jsonl" or re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*: ", said)
+            assert "Wait until it has ended, or stop it (in one program: close what has it open)" in said
             assert files(work) == before
-        pipe.writelines(lines_of(work)[40:])
-        pipe.close()
-        assert first.wait(60) == 0
-    assert len((work / "out.jsonl").read_text().splitlines()) == 99
+        finish(work, first, pipe)
     assert not list(work.glob(".*")), "nothing is left"
 
 
-def test_a_run_that_was_killed_leaves_nothing_to_be_removed(work: Path) -> None:
-    with running(work, "-o", "out.jsonl") as (first, _):
-        first.kill()
-        first.wait()
-    (work / "pipe.jsonl").unlink()
-    done = call(*RUN, "-o", "out.jsonl", "--resume", cwd=work)
-    assert done.returncode == 1, "a pipe is no file to go on from"
-    done = call(*RUN, "-o", "out.jsonl", cwd=work)
-    assert done.returncode == 0, done.stderr
-    assert not list(work.glob(".*"))
-
-
-def test_fit_does_not_write_what_somebody_writes_and_what_a_run_has_read_may_change(work: Path) -> None:
+def test_fit_does_not_replace_an_open_output_and_may_replace_a_model_that_a_run_has_read(work: Path) -> None:
     rng = np.random.default_rng(1)
     rows = [f"{x['a']},{x['b']},{y}" for y in ("up", "down") for x in around([0.0] * 3, 30, rng, NAMES)]
     (work / "train.csv").write_text("a,b,y\n" + "\n".join(rows) + "\n")
@@ -127,10 +125,7 @@ def test_fit_does_not_write_what_somebody_writes_and_what_a_run_has_read_may_cha
         assert files(work) == before
         done = call("fit", "train.csv", "-l", "y", "-o", "model.osr", cwd=work)  # read whole when the run began
         assert done.returncode == 0, done.stderr
-        pipe.writelines(lines_of(work)[40:])
-        pipe.close()
-        assert first.wait(60) == 0
-    assert len((work / "out.jsonl").read_text().splitlines()) == 99
+        finish(work, first, pipe)
     (work / "pipe.jsonl").unlink()
     said = refused(call(*RUN, "-o", "out.jsonl", "--resume", cwd=work))
     assert "model.osr is not the model of the checkpoint" in said
@@ -144,47 +139,28 @@ def test_one_file_under_two_names_is_refused(work: Path, name: str, option: str)
     (work / "out.jsonl").write_text("of an earlier run\n")
     (work / "alias.jsonl").hardlink_to(work / name)
     before = files(work)
-    arguments = ["-o", "alias.jsonl"] if option == "-o" else ["-o", "out.jsonl", option, "alias.jsonl"]
-    assert "are the same file, alias.jsonl. Give each its own" in refused(call(*RUN, *arguments, cwd=work))
-    assert files(work) == before
-
-
-def test_a_checkpoint_of_another_run_cuts_nothing(work: Path) -> None:
-    assert call(*RUN, "-o", "out.jsonl", cwd=work).returncode == 0
-    (work / "precious.jsonl").write_text("".join(f'{{"precious":{n}}}\n' for n in range(20_000)))
-    before = files(work)
-    said = refused(call(*RUN, "-o", "precious.jsonl", "--checkpoint", "out.jsonl.checkpoint", "--resume", cwd=work))
-    assert "precious.jsonl has other content before byte " in said
+    said = refused(call(*RUN, "-o", "out.jsonl", option, "alias.jsonl", cwd=work))
+    assert "are the same file, alias.jsonl. Give each its own" in said
     assert files(work) == before
 
 
 @pytest.mark.parametrize(
-    ("events", "says"),
-    [("folder.jsonl", "Is a directory"), ("missing/e.jsonl", "No such file or directory")],
-)
-def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, events: str, says: str) -> None:
-    (work / "folder.jsonl").mkdir()
-    (work / "out.jsonl").write_text("of an earlier run\n")
-    before = files(work)
-    said = refused(call(*RUN, "-o", "out.jsonl", "-e", events, cwd=work))
-    assert f"cannot open {events} for writing: {says}. Check the path" in said
-    assert files(work) == before
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "says"),
+    ("option", "name", "says"),
     [
-        ("missing/c", "cannot write missing/c: No such file or directory. Check that its folder exists"),
-        ("folder", "folder is a folder. Give the name of a file in it"),
-        ("null", "null is a device or a pipe, which cannot be replaced"),
+        ("-e", "folder.jsonl", "cannot open folder.jsonl for writing: Is a directory. Check the path"),
+        ("-e", "missing/e.jsonl", "cannot open missing/e.jsonl for writing: No such file or directory. Check the"),
+        ("--checkpoint", "missing/c", "cannot write missing/c: No such file or directory. Check that its folder"),
+        ("--checkpoint", "folder.jsonl", "folder.jsonl is a folder. Give the name of a file in it"),
+        ("--checkpoint", "null", "null is a device or a pipe, which cannot be replaced"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_written_is_said(work: Path, checkpoint: str, says: str) -> None:
-    (work / "folder").mkdir()
+def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, option: str, name: str, says: str) -> None:
+    (work / "folder.jsonl").mkdir()
     (work / "null").symlink_to("/dev/null")
     (work / "out.jsonl").write_text("of an earlier run\n")
-    assert says in refused(call(*RUN, "-o", "out.jsonl", "--checkpoint", checkpoint, cwd=work))
-    assert (work / "out.jsonl").read_text() == "of an earlier run\n", "before anything is touched"
+    before = files(work)
+    assert says in refused(call(*RUN, "-o", "out.jsonl", option, name, cwd=work))
+    assert files(work) == before
 
 
 def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path) -> None:
@@ -205,9 +181,9 @@ def test_what_holds_rows_is_its_owners_alone(work: Path) -> None:
     before = os.umask(0o022)
     try:
         done = call(*RUN, "-o", "out.csv", "-e", "events.jsonl", "--errors", "bad.jsonl", cwd=work)
-        assert done.returncode == 0, done.stderr
     finally:
         os.umask(before)
+    assert done.returncode == 0, done.stderr
     rights = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in work.iterdir()}
     own = {"out.csv.checkpoint": "0o600", "bad.jsonl": "0o600"}
     assert {name: mode for name, mode in rights.items() if mode != "0o644"} == own

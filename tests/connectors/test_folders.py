@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, open_source
 from stream_osr_connectors.files.key_check import find_key, key_among
 from stream_osr_connectors.files.survey import survey
+from tests.connectors.parquet import write_parquet
 
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")
 
@@ -22,7 +21,7 @@ SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")
 def save(path: Path, numbers: range, **more: Any) -> None:
     rows = [{"id": f"k{n}", "a": n / 2, **more} for n in numbers]
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        write_parquet(path, rows)
         return
     text = "".join(json.dumps(row) + "\n" for row in rows)
     if ".csv" in path.name:
@@ -40,19 +39,15 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path
 
 
-def read(path: Path, key: str | None = "id") -> list[Record | BadRecord]:
-    with open_source(path, key=key) as source:
+def read(path: Path) -> list[Record | BadRecord]:
+    with open_source(path, key="id") as source:
         return list(source)
 
 
-def test_files_come_in_the_order_of_their_names(folder: Path) -> None:
+def test_files_come_in_the_order_of_their_names_and_are_resumed(folder: Path) -> None:
     records = read(folder)
     assert [record[1] for record in records] == [f"k{n}" for n in range(10)]
     assert [Path(str((record.position or {})["file"])).name[0] for record in records] == [*"aaaaabcccc"]
-
-
-def test_resume_across_files(folder: Path) -> None:
-    records = read(folder)
     for at, record in enumerate(records):
         with open_source(folder, key="id") as source:
             source.seek(json.loads(json.dumps(record.position)))
@@ -87,29 +82,27 @@ def test_another_folder_is_refused(folder: Path) -> None:
 
 
 def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match="is a folder without files"):
-        open_source(tmp_path)
-    with pytest.raises(ConnectorError, match=r"only a file can be followed\. .*--resume"):
-        open_source(tmp_path, follow=True)
+    def refused(why: str, **options: Any) -> None:
+        with pytest.raises(ConnectorError, match=why):
+            open_source(tmp_path, **options)
+
+    refused("is a folder without files")
+    refused(r"only a file can be followed\. .*--resume", follow=True)
     save(tmp_path / "a.csv", range(3))
     save(tmp_path / "b.jsonl", range(3))
-    with pytest.raises(ConnectorError, match=r"holds 'a\.csv' \(csv\) and 'b\.jsonl' \(jsonl\)"):
-        open_source(tmp_path)
+    refused(r"holds 'a\.csv' \(csv\) and 'b\.jsonl' \(jsonl\)")
     (tmp_path / "b.jsonl").unlink()
     save(tmp_path / "b.csv", range(3), b=1)
-    with pytest.raises(ConnectorError, match=r"'b\.csv' has a column 'b' and 'a\.csv' has none"):
-        open_source(tmp_path)
+    refused(r"'b\.csv' has a column 'b' and 'a\.csv' has none")
     open_source(tmp_path, features=["a"]).close()  # is in both
     (tmp_path / "c").mkdir()
-    with pytest.raises(ConnectorError, match="holds the folder 'c'"):
-        open_source(tmp_path)
+    refused("holds the folder 'c'")
     (tmp_path / "c").rmdir()
     (tmp_path / "a.txt").touch()
-    with pytest.raises(ConnectorError, match=r"cannot tell the format of .*a\.txt"):
-        open_source(tmp_path)
+    refused(r"cannot tell the format of .*a\.txt")
 
 
-def test_what_a_column_is_all_files_say_together(tmp_path: Path) -> None:
+def test_the_kind_of_a_column_depends_on_all_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 30)
     (tmp_path / "b.csv").write_text("a,b\n" + "1,hot\n" * 30 + "2,2\n")
     with open_source(tmp_path) as source:
@@ -119,10 +112,10 @@ def test_what_a_column_is_all_files_say_together(tmp_path: Path) -> None:
     assert records[-2][0] == {"a": 1.0, "b": "hot"}
 
 
-def test_what_cannot_be_used_says_in_which_file(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a\n1\n")
-    (tmp_path / "b.csv").write_text("a\n1\nhot\n")
-    bad = read(tmp_path, None)[-1]
+def test_a_record_that_cannot_be_used_has_the_name_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,a\nk,1\n")
+    (tmp_path / "b.csv").write_text("id,a\nk,1\nk,hot\n")
+    bad = read(tmp_path)[-1]
     assert isinstance(bad, BadRecord)
     assert (bad.row, (bad.position or {})["file"]) == (3, "b.csv")
 

@@ -21,7 +21,7 @@ from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import Sinks
 from tests.connectors.test_properties import no_waiting_for_the_disk
 from tests.file_runs import run
-from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
+from tests.hostile import NAMES, check_alive, documents, fresh, numbers, objects, texts
 from tests.tiers import examples
 
 __all__ = ["no_waiting_for_the_disk"]  # a fixture
@@ -74,7 +74,7 @@ def check_file(name: str, content: bytes, suffix: str, *, all_fields: bool) -> N
             assert name == "data.csv"
             assert sorted(path.name for path in Path(folder).iterdir()) == [name]
             return
-        told: list[tuple[int, str]] = []
+        complaints: list[str] = []
         with (
             source,
             open_sink(paths["decisions"]) as decisions,
@@ -82,24 +82,16 @@ def check_file(name: str, content: bytes, suffix: str, *, all_fields: bool) -> N
             open_sink(paths["errors"], private=True) as errors,
         ):
             checkpoint = Path(folder, "checkpoint.osr")
-            totals = run(
-                model,
-                source,
-                Sinks(decisions, events, errors),
-                checkpoint=checkpoint,
-                checkpoint_every=3,
-                complain=lambda row, reason: told.append((row, reason)),
-            )
+            options: Any = {"checkpoint": checkpoint, "checkpoint_every": 3}
+            options |= {"complain": lambda row, reason: complaints.append(reason)}
+            totals = run(model, source, Sinks(decisions, events, errors), **options)
         assert totals["read"] == totals["decided"] + totals["labelled"] + totals["set_aside"]
         assert model.pending == 0
-        assert model.counters["refused"] == totals["set_aside"] == len(told)
+        assert model.counters["refused"] == totals["set_aside"] == len(complaints)
         found = {what: rows_of(paths[what]) for what in ("decisions", "events", "errors")}
-        assert {what: len(rows) for what, rows in found.items()} == {
-            "decisions": totals["decided"],
-            "events": totals["events"],
-            "errors": totals["set_aside"],
-        }
-        assert all(reason.strip() for _, reason in told)
+        expected = {"decisions": totals["decided"], "events": totals["events"], "errors": totals["set_aside"]}
+        assert {what: len(rows) for what, rows in found.items()} == expected
+        assert all(reason.strip() for reason in complaints)
         if totals["read"]:
             loaded = load_checkpoint(checkpoint)
             assert loaded.totals == totals
@@ -108,7 +100,7 @@ def check_file(name: str, content: bytes, suffix: str, *, all_fields: bool) -> N
 
 
 def rows_of(path: Path) -> list[Any]:
-    """Read an output as somebody else would."""
+    """Read an output by the standard library."""
     text = path.read_bytes().decode()
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in text.splitlines()]
@@ -121,34 +113,18 @@ files = st.tuples(st.just("data.jsonl"), json_lines) | st.tuples(st.just("data.c
 suffixes, whichever = st.sampled_from([".csv", ".jsonl"]), st.booleans()
 
 
-@pytest.mark.parametrize("all_fields", [True, False])
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_depths(depth: int, all_fields: bool) -> None:
-    """By themselves: hypothesis widens the stack."""
-    lines = reversed(nested_everywhere(depth))  # the array last: a file that begins with one is refused as a whole
-    check_file("data.jsonl", b"\n".join(lines), ".jsonl", all_fields=all_fields)
-
-
-@pytest.mark.parametrize(
-    "value", [functools.reduce(lambda inner, _: [inner], range(1024), 1), 10**5000], ids=["deep", "long"]
-)
-def test_values_that_python_does_not_write_out(value: Any) -> None:
+def test_values_that_python_does_not_write_out() -> None:
     """They come from sources that are no files, such as a topic."""
-    model, errors = fresh(), MemorySink()
-    source = MemorySource([{"a": value, "b": 1.0}, {"a": 1.0, "b": value}, {"a": 1.0, "b": 2.0}])
-    assert run(model, source, Sinks(MemorySink(), errors=errors)) == {"read": 3, "set_aside": 2, "decided": 1}
-    assert [record["raw"] for record in errors.records if "..." in record["raw"] or "too large" in record["raw"]]
-    assert all("to show" in record["reason"] or "[...]" in record["reason"] for record in errors.records)
+    for value in (functools.reduce(lambda inner, _: [inner], range(1024), 1), 10**5000):
+        model, errors = fresh(), MemorySink()
+        source = MemorySource([{"a": value, "b": 1.0}, {"a": 1.0, "b": value}, {"a": 1.0, "b": 2.0}])
+        assert run(model, source, Sinks(MemorySink(), errors=errors)) == {"read": 3, "set_aside": 2, "decided": 1}
+        assert [record["raw"] for record in errors.records if "..." in record["raw"] or "too large" in record["raw"]]
+        assert all("to show" in record["reason"] or "[...]" in record["reason"] for record in errors.records)
 
 
+@pytest.mark.thorough
 @examples(240)
 @given(files, suffixes, whichever)
 def test_files_of_anything(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
-    check_file(*file, suffix, all_fields=all_fields)
-
-
-@pytest.mark.long
-@examples(4000)
-@given(files, suffixes, whichever)
-def test_files_of_anything_at_length(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
     check_file(*file, suffix, all_fields=all_fields)

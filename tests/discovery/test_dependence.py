@@ -1,9 +1,9 @@
-"""Dependence between neighbours as a signal: by class, since when, and told once when a stream begins to have it."""
+"""Dependence between neighbours as a signal: by class, since when, and announced once when it begins."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,21 +20,25 @@ SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5,
 
 @functools.cache
 def trained(memory: float) -> TrainedModel:
-    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), dependent_rows(600, 1, memory))
+    return recognizer(memory).trained
+
+
+def recognizer(memory: float, **arguments: Any) -> OpenSetRecognizer:
+    """A recognizer trained with rows of two classes, of which each depends on the one before."""
+    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS, **arguments)), dependent_rows(600, 1, memory))
     model.freeze()
-    return model.trained
+    return model
 
 
 def streamed(training: float, memory: float, n: int = 800) -> tuple[Signals, list[DependenceFound]]:
-    """Signals after a stream with as much memory, and what was told of dependence."""
+    """Signals and events of dependence after a stream with as much memory."""
     model = OpenSetRecognizer.from_trained(trained(training), **grouped(**SETTINGS))
     learn_all(model, [(x, None) for x, _ in dependent_rows(n, 2, memory)])
     return model.signals, [event for event in model.drain_events() if isinstance(event, DependenceFound)]
 
 
-def test_it_is_told_once_when_the_stream_is_dependent_and_training_was_not() -> None:
-    signals, told = streamed(0.0, 0.95)
-    (event,) = told
+def test_an_event_is_emitted_once_when_the_stream_is_dependent_and_training_was_not() -> None:
+    signals, (event,) = streamed(0.0, 0.95)
     assert (event.kind, set(event.labels)) == ("neighbours depend", {"left", "right"})
     assert event.correlation > 0.3
     assert signals.dependent_since == event.since == event.seq + 1 < 300
@@ -44,22 +48,19 @@ def test_it_is_told_once_when_the_stream_is_dependent_and_training_was_not() -> 
     assert f"neighbours depend since instance {event.since}" in str(signals)
 
 
-def test_nothing_is_told_of_an_independent_stream() -> None:
-    signals, told = streamed(0.0, 0.0)
-    assert not told
+def test_no_event_is_emitted_for_an_independent_stream_or_after_dependent_training() -> None:
+    signals, events = streamed(0.0, 0.0)
+    assert not events
     assert signals.dependent_since is None
     assert not signals.dependent
     assert max(map(abs, signals.dependence.values())) < 0.15
     assert "depend" not in str(signals)
-
-
-def test_nothing_is_told_where_training_was_dependent() -> None:
-    signals, told = streamed(0.95, 0.95)
-    assert not told
+    signals, events = streamed(0.95, 0.95)
+    assert not events
     assert signals.dependent_since == 0
 
 
-def test_training_speaks_until_enough_has_come() -> None:
+def test_the_correlation_of_training_counts_until_enough_instances_have_come() -> None:
     few, _ = streamed(0.95, 0.0, 64)
     assert few.dependence == dependence(trained(0.95), open_stream(trained(0.95), parameters(**SETTINGS)))
     assert min(few.dependence.values()) > 0.3
@@ -76,26 +77,23 @@ def after(stream: Stream, departed: int) -> tuple[Stream, list[Any]]:
     return follow_dependence(trained(0.0), stream, now, judged)
 
 
-def test_typical_instances_that_are_called_unknown_in_bulk_are_told_once() -> None:
+def test_an_event_is_emitted_once_when_typical_instances_are_called_unknown_in_bulk() -> None:
     begun = open_stream(trained(0.0), parameters(**SETTINGS))
     stream, (event,) = after(begun, 96)
     assert (event.kind, event.labels, event.since) == ("typical instances unknown", begun.labels[1:], 96)
-    later, told = after(stream, 128)
-    assert not told
-    assert later.signals.dependent_since == 96
-    over, told = after(later, -1)
-    assert not told
-    assert over.signals.dependent_since is None
-    assert len(after(over, 160)[1]) == 1, "and again when it begins anew"
+    for departed, since in ((128, 96), (-1, None)):
+        stream, events = after(stream, departed)
+        assert not events
+        assert stream.signals.dependent_since == since
+    assert len(after(stream, 160)[1]) == 1, "and again when it begins anew"
 
 
-@pytest.mark.parametrize("order", ["arrival", "shuffled"])
-def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival", "shuffled"]) -> None:
-    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS, order=order)), dependent_rows(600, 1))
-    model.freeze()
-    assert bool(model.signals.dependence) == (order == "arrival")
-    learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
-    assert model.signals.dependent == (order == "arrival")
+def test_there_is_no_signal_for_a_shuffled_stream() -> None:
+    for order in ("arrival", "shuffled"):
+        model = recognizer(0.95, order=order)
+        assert bool(model.signals.dependence) == (order == "arrival")
+        learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
+        assert model.signals.dependent == (order == "arrival")
 
 
 @pytest.mark.parametrize(("n", "beside"), [(600, 1.5), (60, 12.0)], ids=["plausible", "few references"])

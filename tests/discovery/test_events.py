@@ -13,21 +13,16 @@ import pytest
 from stream_osr import Event, Limits, OpenSetRecognizer
 from stream_osr.discovery import events
 from stream_osr.discovery.events import Explanation, Moment, Movement
+from tests.blobs import drained, further
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
 EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 1.5, 2: 0.0}, {"a": 3.0, 2: 0.0}, ("a", 2), "left", 4, 6.5)
 MOVED = Movement({"a": 1.0, 2: -0.5}, {"a": 0.5, 2: -0.5}, {"a": 3.0, 2: 0.0})
+SEEN = {"first_seen": Moment(100, 1.5, "k100"), "last_seen": Moment(127, None, None)}
+FIGURES = {"size": 12, "share": 0.09375, "support": 11.2, "trend": 93.75}
 SUBCLASS: dict[str, Any] = {
-    **ABOUT,
-    "subclass_id": 9,
-    "first_seen": Moment(100, 1.5, "k100"),
-    "last_seen": Moment(127, None, None),
-    "size": 12,
-    "share": 0.09375,
-    "support": 11.2,
-    "trend": 93.75,
-    "exemplars": ("k100", None, 7),
-    "explanation": EXPLANATION,
+    **{**ABOUT, **SEEN, **FIGURES},
+    **{"subclass_id": 9, "exemplars": ("k100", None, 7), "explanation": EXPLANATION},
 }
 
 
@@ -53,51 +48,52 @@ EVENTS: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_event_is_a_frozen_value_and_a_dict(event):
-    assert pickle.loads(pickle.dumps(event)) == event
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        event.batch = 4
-    out = event.as_dict()
-    assert list(out) == ["type", *(f.name for f in dataclasses.fields(event))]
-    assert out["type"] == type(event).__name__
-    again = json.loads(json.dumps(out, allow_nan=False))
-    out["batch"] = 4
-    assert event.batch == again["batch"] == 3
-    for name in {"first_seen", "last_seen"} & again.keys():
-        assert set(again[name]) == {"seq", "t", "key"}
-    if "movement" in again:
-        assert again["movement"]["shift"] == {"a": 3.0, "2": 0.0}
-    if "explanation" in again:
-        assert list(again["explanation"]) == [name for name in Explanation._fields if name != "values"]
-        assert again["explanation"]["difference"] == {"a": 1.5, "2": 0.0}
-        assert again["explanation"]["most_moved"] == ["a", 2]
+def test_an_event_is_a_frozen_value_and_a_dict():
+    for event in EVENTS:
+        assert pickle.loads(pickle.dumps(event)) == event
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            event.batch = 4
+        out = event.as_dict()
+        assert list(out) == ["type", *(f.name for f in dataclasses.fields(event))]
+        assert out["type"] == type(event).__name__
+        again = json.loads(json.dumps(out, allow_nan=False))
+        out["batch"] = 4
+        assert event.batch == again["batch"] == 3
+        for name in {"first_seen", "last_seen"} & again.keys():
+            assert set(again[name]) == {"seq", "t", "key"}
+        if "movement" in again:
+            assert again["movement"]["shift"] == {"a": 3.0, "2": 0.0}
+        if "explanation" in again:
+            assert list(again["explanation"]) == [name for name in Explanation._fields if name != "values"]
+            assert again["explanation"]["difference"] == {"a": 1.5, "2": 0.0}
+            assert again["explanation"]["most_moved"] == ["a", 2]
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("a", "b"), (0, 1), (("sensor", 1), ("sensor", 2)), (None, True), (1.5, 2.5)],
-    ids=["text", "numbers", "tuples", "odd", "floats"],
+    ("names", "labels"),
+    [
+        (("a", "b"), ("left", "right")),
+        *further(((0, 1), (0, 1)), ((("sensor", 1), ("sensor", 2)), (False, True)), ((1.5, 2.5), ("left", "right"))),
+        ((None, True), (0, 1)),
+    ],
 )
-@pytest.mark.parametrize("labels", [("left", "right"), (0, 1), (False, True)], ids=["text", "numbers", "booleans"])
-def test_everything_told_can_be_written_as_json(names, labels):
+def test_decisions_and_events_can_be_written_as_json(names, labels):
     model = OpenSetRecognizer(batch_size=16, max_wait=50, limits=Limits(max_subclasses=1))
     rng = np.random.default_rng(1)
 
-    def instance(centre: tuple[float, float]) -> dict[Any, float]:
-        return dict(zip(names, rng.normal(centre).tolist(), strict=True))
+    def instances(n: int, *centres: tuple[float, float]) -> list[dict[Any, float]]:
+        return [dict(zip(names, rng.normal(centres[i % len(centres)]).tolist(), strict=True)) for i in range(n)]
 
-    for i in range(80):
-        model.learn_one(instance((10.0 * (i % 2), 0.0)), labels[i % 2])
+    for i, x in enumerate(instances(80, (0.0, 0.0), (10.0, 0.0))):
+        model.learn_one(x, labels[i % 2])
     keys: list[Any] = [None, "text", 5, np.int64(6), ("tuple", 1), 2.5, True]
-    for i in range(320):
-        where = (4.0, 14.0) if i < 160 else (-20.0, -30.0)
-        model.learn_one(instance(where), t=[None, i, 0.5 * i, np.float32(i)][i % 4], key=keys[i % 7])
+    for i, x in enumerate(instances(160, (4.0, 14.0)) + instances(160, (-20.0, -30.0))):
+        model.learn_one(x, t=[None, i, 0.5 * i, np.float32(i)][i % 4], key=keys[i % 7])
     model.flush()
-    decisions, found = list(model.drain()), list(model.drain_events())
+    decisions, found = drained(model)
     assert {type(event).__name__ for event in found} >= {"SubclassEmerged", "SubclassGrew", "NewClassesChanged"}
-    for told in (*decisions, *found):
-        out = json.loads(json.dumps(told.as_dict(), allow_nan=False))
+    for each in (*decisions, *found):
+        out = json.loads(json.dumps(each.as_dict(), allow_nan=False))
         if "probabilities" in out:
             assert list(out["probabilities"]) == [*map(str, labels), "unknown" if labels[0] == "left" else "-1"]
         if "explanation" in out:

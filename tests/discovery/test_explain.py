@@ -1,4 +1,4 @@
-"""What an emerging subclass is said to be like, where the answer is known."""
+"""Explanations of emerging subclasses, where the answer is known."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ UNITS, ORIGIN = np.array([1e3, 1e-3]), np.array([5e6, -0.2])
 NEAR, FAR, NEW = np.array([0.0, 0.0]), np.array([40.0, 0.0]), np.array([3.0, -12.0])
 
 
+def announced(model: OpenSetRecognizer) -> SubclassEmerged:
+    """The event of the largest subclass that has emerged."""
+    emerged = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    return max(emerged, key=lambda event: event.size)
+
+
 def watch(to_features: Any, **arguments: Any) -> SubclassEmerged:
     """Train one Gaussian of unit variance for each of two classes, stream a third; how it is announced."""
     rng = np.random.default_rng(2)
-    model = OpenSetRecognizer(**grouped(batch_size=64, **{"training_sweeps": 0, **arguments}))
+    model = OpenSetRecognizer(**grouped(batch_size=64, training_sweeps=0, **arguments))
     for _ in range(400):
         model.learn_one(to_features(rng.normal(NEAR)), "near")
         model.learn_one(to_features(rng.normal(FAR)), "far")
     for i in range(64):
         model.learn_one(to_features(rng.normal(NEW)), key=i)
-    emerged = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
-    return max(emerged, key=lambda event: event.size)
+    return announced(model)
 
 
 def in_units(row: np.ndarray) -> dict[str, float]:
@@ -34,16 +39,13 @@ def in_units(row: np.ndarray) -> dict[str, float]:
 
 
 def test_mean_and_shift_are_in_the_units_of_the_caller():
-    event = watch(in_units, beta=0.001, training_sweeps=0)  # a weak prior mean: no pull
-    explanation = event.explanation
-    assert event.size > 40
+    explanation = watch(in_units, beta=0.001).explanation  # a weak prior mean: no pull
     mean = np.array([explanation.mean[name] for name in "ab"])
     np.testing.assert_allclose((mean - ORIGIN) / UNITS, NEW, atol=0.4)
     # the nearest class has unit variance: the shift is the difference, with its sign
     assert explanation.shift["a"] == pytest.approx(3.0, abs=0.6)
     assert explanation.shift["b"] == pytest.approx(-12.0, rel=0.12)
-    assert explanation.nearest_class == "near"
-    assert explanation.nearest_subclass == 0
+    assert (explanation.nearest_class, explanation.nearest_subclass) == ("near", 0)
     assert explanation.distance == pytest.approx(math.hypot(3, 12), rel=0.12)
 
 
@@ -55,10 +57,10 @@ def test_nearest_class_is_the_nearest_in_its_own_standard_deviations():
         model.learn_one({"a": rng.normal(100, 10), "b": rng.normal(0)}, "wide")
     for _ in range(64):
         model.learn_one({"a": rng.normal(45), "b": rng.normal(0)})
-    event = next(e for e in model.drain_events() if isinstance(e, SubclassEmerged))
-    assert event.explanation.nearest_class == "wide"  # 55 of 10 away, and 45 of 1
-    assert event.explanation.shift["a"] == pytest.approx(-5.5, rel=0.15)
-    assert event.explanation.distance == pytest.approx(5.5, rel=0.15)
+    explanation = announced(model).explanation
+    assert explanation.nearest_class == "wide"  # 55 of 10 away, and 45 of 1
+    assert explanation.shift["a"] == pytest.approx(-5.5, rel=0.15)
+    assert explanation.distance == pytest.approx(5.5, rel=0.15)
 
 
 def test_shift_through_a_pca():
@@ -80,25 +82,19 @@ def test_shift_through_a_pca():
     assert all(abs(value) <= 1.1 * event.explanation.distance for value in shift.values())
 
 
-def test_what_did_not_vary_and_does_not_vary_is_not_shifted():
-    event = watch(lambda row: {**in_units(row), "c": 1e9, "d": 0.0})
-    assert event.explanation.shift["c"] == pytest.approx(0, abs=1e-6)
-    assert event.explanation.shift["d"] == pytest.approx(0, abs=1e-6)
-    assert event.explanation.mean["c"] == pytest.approx(1e9)
+def test_constant_features_are_not_shifted_unless_they_change():
+    explanation = watch(lambda row: {**in_units(row), "c": 1e9, "d": 0.0}).explanation
+    assert [explanation.shift["c"], explanation.shift["d"]] == pytest.approx([0, 0], abs=1e-6)
+    assert explanation.mean["c"] == pytest.approx(1e9)
+    changed = watch(lambda row: {"a": row[0], "b": row[1], "c": 50.0 if row[1] < -6 else 10.0}, beta=0.001)
+    assert changed.explanation.mean["c"] == pytest.approx(50, rel=0.05)
+    assert changed.explanation.shift["c"] > 10
 
 
-def test_what_never_varied_before_stands_out():
-    def with_constant(row: np.ndarray) -> dict[str, float]:
-        return {"a": row[0], "b": row[1], "c": 50.0 if row[1] < -6 else 10.0}
-
-    event = watch(with_constant, beta=0.001)
-    assert event.explanation.mean["c"] == pytest.approx(50, rel=0.05)
-    assert event.explanation.shift["c"] > 10
-
-
-def test_seats_and_shares_of_an_announcement():
-    event = watch(in_units)
+def test_size_share_and_moments_of_an_announcement():
+    event = watch(in_units, beta=0.001)
     assert event.share == event.size / 64
+    assert event.size > 40
     assert 0 < event.support <= event.size
     assert (event.batch, event.seq) == (0, 63)
     assert event.last_seen.seq <= 63

@@ -28,8 +28,7 @@ def is_command(text: str) -> bool:
 
 def problem(text: str) -> str | None:
     """Say what is wrong with a command line, or ``None``."""
-    words = [word for word in shlex.split(text, comments=True) if word != "..."]
-    program, rest = words[0], words[1:]
+    program, *rest = (word for word in shlex.split(text, comments=True) if word != "...")
     if program == "stream-osr":
         return _of_the_command_line(rest)
     if program == "make":
@@ -52,10 +51,7 @@ def targets() -> dict[str, str]:
 def options() -> dict[str, set[str]]:
     """Options of each command of ``stream-osr``."""
     group: Any = typer.main.get_command(app)
-    found = {"": {"--help", *_options(group)}}
-    for name, command in group.commands.items():
-        found[name] = {"--help", *_options(command)}
-    return found
+    return {name: {"--help", *_options(command)} for name, command in {"": group, **group.commands}.items()}
 
 
 def _options(command: Any) -> set[str]:
@@ -94,21 +90,19 @@ def _of_python(words: list[str]) -> str | None:
     """Look at ``-m MODULE --option``, ``script.py --option`` or ``-c CODE``."""
     if not words:  # the program itself is meant
         return None
-    if words[:1] == ["-c"]:
+    if words[0] == "-c":
         compile(words[1], "<page>", "exec")
         return None
-    if words[:1] == ["-m"]:
-        sources, rest = _sources(words[1]), words[2:]
-    else:
-        sources, rest = [ROOT / words[0]], words[1:]
+    named = 2 if words[0] == "-m" else 1
+    sources = _sources(words[1]) if words[0] == "-m" else [ROOT / words[0]]
     if not all(source.exists() for source in sources):
-        return f"there is no {words[1] if words[0] == '-m' else words[0]}"
+        return f"there is no {words[named - 1]}"
     text = "\n".join(source.read_text() for source in sources)
-    for word in rest:
+    for word in words[named:]:
         option = word.partition("=")[0]
         parameter = rf'"{option}"|\b{option[2:].replace("-", "_")}:'  # of argparse, or of a function that typer calls
         if option.startswith("--") and not re.search(parameter, text):
-            return f"{' '.join(words[: len(words) - len(rest)])} has no option {option}"
+            return f"{' '.join(words[:named])} has no option {option}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The site, built once for all tests that look at it."""
+"""The site, built once for all its tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.report.browser import browser
 __all__ = ["browser"]
 
 NOWHERE = "http://127.0.0.1:9"
-"""A proxy that is not there: whatever asks for something over the network fails."""
+"""A proxy that is not there: every request over the network fails."""
 
 
 def built(folder: Path, configuration: Path) -> Path:

@@ -28,7 +28,7 @@ def main() -> None:
         socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2, theirs])
     os.close(theirs)
     for number in range(3):
-        os.close(number)  # whoever reads what the forked process writes is to see its end
+        os.close(number)  # a reader of the output of the forked process must see its end
     process = _number(ours)
     for each in PASSED_ON:
         if signal.getsignal(each) is not signal.SIG_IGN:

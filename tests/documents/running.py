@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ OF_THE_CHECKOUT = ("examples", "docs", "connectors", "benchmarks", "tests", "str
 STAYS_ELSEWHERE = re.compile(r"(?:^|[;&|{]|\bthen\b|\bdo\b)\s*(?:cd|pushd)\b", re.MULTILINE)
 BASH = ("bash", "-euo", "pipefail", "-c")
 PATIENCE = 120.0
-"""Seconds that a command may take to print what the page shows of it, or to end when it is told to."""
+"""Seconds that a command may take to print what the page shows of it, or to end after an interrupt."""
 
 
 class Failed(AssertionError):
@@ -52,9 +52,8 @@ class Session:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
         self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        if forked:
-            path = f"{_fork_commands(folder / '.bin', asking_socket())}{os.pathsep}{path}"
+        places = [_fork_commands(folder / ".bin", asking_socket())] if forked else []
+        path = os.pathsep.join(map(str, [*places, Path(sys.executable).parent, os.environ["PATH"]]))
         data = str(data_directory().resolve())
         env = {**os.environ, "PATH": path, "STREAM_OSR_DATA": data, "COLUMNS": "100"}
         ends = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
@@ -157,7 +156,7 @@ class Session:
         for block, process, log in reversed(self.running):
             ended: int | str | None = process.poll()
             if ended is None and not _stopped(process):
-                ended = "never, though told to"
+                ended = "only after SIGKILL"
             if ended:
                 trouble.append(f"{self.name}:{block.line}: ended {ended}\n{log.read_text()}")
         if trouble and sys.exception() is None:
@@ -192,13 +191,11 @@ def moves(command: str) -> bool:
 
 def _stopped(process: subprocess.Popen[bytes]) -> bool:
     """Interrupt a process and all that it has begun, and say whether it ended by itself."""
-    for patience in (0.5 * PATIENCE, 0.5 * PATIENCE):  # Python swallows one that comes while it starts
+    for _ in range(2):  # Python swallows one that comes while it starts
         os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
-            continue
-        return True
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5 * PATIENCE)
+            return True
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return False

@@ -1,4 +1,4 @@
-"""The copy button of a session: what it copies can be pasted into Python."""
+"""The copy button of a session: the copied lines can be pasted into Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.documents.reading import ROOT, blocks
-from tests.report.browser import open_browser
 
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -33,12 +32,6 @@ def address(site: Path) -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -71,22 +64,11 @@ def typed(session: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["index.md", "tutorials/river.md", "tutorials/naming.md", "python.md", "signals.md", "files.md", "upgrade.md"],
+    "name", ["index", "tutorials/river", "tutorials/naming", "python", "signals", "files", "upgrade"]
 )
-def test_what_is_copied_can_be_pasted(page: Page, name: str) -> None:
-    place = "/" if name == "index.md" else f"/{Path(name).with_suffix('')}/"
-    got = copied(page, place)
-    text = (ROOT / "docs" / name).read_text()
+def test_a_copied_session_can_be_pasted(page: Page, name: str) -> None:
+    got = copied(page, "/" if name == "index" else f"/{name}/")
+    text = (ROOT / "docs" / f"{name}.md").read_text()
     assert len(got) == sum(block.text.startswith(">>> ") for block in blocks(text) if block.language == "python")
-    for session in got:
+    for session in (*got, "".join(got)):
         typed(session)
-    typed("".join(got))
-
-
-def test_only_what_was_typed_is_copied(page: Page) -> None:
-    train = copied(page, "/tutorials/river/")[1]
-    assert ">>>" not in train
-    assert "('brickface', 'brickface')" not in train
-    assert "for x, y in training[:300]:\n    model.learn_one(x, y)\n\nx, y = training[300]\n" in train
-    assert train.endswith("    model.learn_one(x, y)\n\n")  # a block at the end is closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.documents.brokers import usual_broker
 from tests.documents.reading import PAGES, ROOT, blocks, needs_broker
-from tests.documents.running import Failed, Session
+from tests.documents.running import Session
 
 NOT_RUN: dict[str, int] = {
     "README.md": 1,  # clone
@@ -34,51 +35,21 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+RUN = [pytest.param(page, False, id=name_of(page)) for page in PAGES]
+RUN += [pytest.param(ROOT / name, True, id=f"{name} long", marks=pytest.mark.long) for name in LONG]
+
+
+@pytest.mark.parametrize(("page", "long"), RUN)
 def test_a_page_does_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
-    run(page, tmp_path, monkeypatch, request)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("page", [ROOT / page for page in LONG], ids=name_of)
-def test_long_commands_of_a_page_do_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    run(page, tmp_path, monkeypatch, request, long=True)
-
-
-def run(
-    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, *, long: bool = False
-) -> None:
-    monkeypatch.chdir(folder)
-    text = page.read_text()
-    with usual_broker(text, request.config, monkeypatch) if needs_broker(text) else nullcontext():
-        Session(name_of(page), folder, forked=name_of(page) not in STARTED, long=long).run(text)
-
-
-def test_what_is_not_run_is_listed() -> None:
-    remarks = {name_of(page): [block.remark for block in blocks(page.read_text())] for page in PAGES}
-    for listed, remark in ((NOT_RUN, "not run:"), (LONG, "long")):
-        found = {name: sum(each.startswith(remark) for each in given) for name, given in remarks.items()}
-        assert {name: count for name, count in found.items() if count} == listed
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "```bash\nfalse\n```\n",
-        "```bash\necho one\n```\n\nprints\n\n```text\ntwo\n```\n",
-        "```python\n>>> 1 + 1\n7\n```\n",
-        "    ls\n",
-        "```bash\nmkdir a && cd a\n```\n",
-        "<!-- meanwhile -->\n```bash\nexit 3\n```\n\n```bash\nsleep 1\n```\n",
-        "<!-- meanwhile -->\n```bash\ntrap 'exit 3' INT; echo up; sleep 60\n```\n\n```text\nup\n```\n\n"
-        "<!-- after Ctrl-C -->\n```bash\ntrue\n```\n",
-    ],
-)
-def test_a_page_that_is_wrong_fails(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Failed):
-        Session("page", tmp_path).run(page)
+    text = page.read_text()
+    with usual_broker(text, pytestconfig, monkeypatch) if needs_broker(text) else nullcontext():
+        Session(name_of(page), tmp_path, forked=name_of(page) not in STARTED, long=long).run(text)
+
+
+def test_blocks_that_are_not_run_are_listed() -> None:
+    remarks = [(name_of(page), block.remark) for page in PAGES for block in blocks(page.read_text())]
+    assert Counter(name for name, remark in remarks if remark.startswith("not run:")) == NOT_RUN
+    assert Counter(name for name, remark in remarks if remark.startswith("long")) == LONG

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import griffe
 import pytest
 from playwright.sync_api import Browser
 
@@ -16,11 +15,9 @@ from stream_osr import Event, evaluation
 from stream_osr_connectors import commands, files, kafka
 from stream_osr_connectors.files import checkpoint, file_run
 from stream_osr_connectors.page.glossary import TERMS, WORDS
-from tests.documents.conftest import built
 from tests.documents.reading import ROOT
 from tests.report.browser import contrasts, faint_texts, luminance, opened_page
 from tools.site import hooks
-from tools.site.docstrings import Docstrings
 
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -39,64 +36,44 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     assert not {each for each in own | sources if "//" in each}
     styles = "".join(path.read_text() for path in site.rglob("*.css"))
     assert not re.findall(r"(?:url\(|@import\s+)[\"']?(?:https?:)?//[^)]+", styles)
+    # the theme would request figures of the repository wherever this component is
+    assert not [page for page in pages if 'data-md-component="source"' in page]
 
 
-def test_nothing_asks_the_host_for_figures_of_the_repository(site: Path) -> None:
-    """The theme would, wherever this component is."""
-    assert not [page for page in site.rglob("*.html") if 'data-md-component="source"' in page.read_text()]
-
-
-def test_every_name_that_people_use_is_in_the_reference(site: Path) -> None:
+def test_every_public_name_and_method_is_in_the_reference(site: Path) -> None:
     there = set().union(*map(anchors, (site / "api").rglob("*.html")))
     for module in (stream_osr, evaluation, files, kafka, file_run, checkpoint, commands):
         for name in module.__all__:
             home = getattr(getattr(module, name), "__module__", module.__name__)
             assert there & {f"{module.__name__}.{name}", f"{home}.{name}"}, f"{module.__name__}.{name}"
+    there = anchors(site / "api" / "recognizer" / "index.html")
+    fields, inherited = stream_osr.config.Arguments.__dataclass_fields__, {"clone", "mutate"}  # river's
+    wanted = {name for name in dir(stream_osr.OpenSetRecognizer) if not name.startswith("_") and name not in fields}
+    assert {name for name in wanted - inherited if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
 
 
-def test_no_entry_of_the_reference_is_empty(site: Path) -> None:
-    """One that says nothing follows its heading by nothing, or by what belongs to it."""
+def test_no_entry_of_the_reference_is_empty_or_private(site: Path) -> None:
+    """An empty one follows its heading by nothing, or by its members."""
     heading = re.compile(
         r'id="([^"]+)" class="doc doc-heading"(?:(?!class="doc doc-heading").)*?doc-contents[^>]*>', re.DOTALL
     )
-    entries = [
-        (match[1], page[match.end() :].lstrip()) for page in _reference(site) for match in heading.finditer(page)
-    ]
+    pages = [path.read_text() for path in sorted((site / "api").rglob("*.html"))]
+    entries = [(match[1], page[match.end() :].lstrip()) for page in pages for match in heading.finditer(page)]
     assert len(entries) > 150
     assert [name for name, text in entries if re.match(r'</div>|<div class="doc doc-children">', text)] == []
-
-
-def test_the_reference_shows_no_private_name(site: Path) -> None:
-    names = [name for page in _reference(site) for name in re.findall(r'id="([^"]+)" class="doc doc-heading"', page)]
-    assert [name for name in names if re.search(r"\._", name)] == []
-
-
-def _reference(site: Path) -> list[str]:
-    return [path.read_text() for path in sorted((site / "api").rglob("*.html"))]
+    names = re.findall(r'id="([^"]+)" class="doc doc-heading"', "".join(pages))
+    assert [name for name in names if "._" in name] == []
 
 
 def test_the_page_of_events_names_each() -> None:
-    told = {name for name in stream_osr.__all__ if _is_event(getattr(stream_osr, name))}
+    public = {name: getattr(stream_osr, name) for name in stream_osr.__all__}
+    kinds = {name for name, what in public.items() if isinstance(what, type) and issubclass(what, Event)} - {"Event"}
     table = "".join(line for line in (ROOT / "docs/subclasses.md").read_text().splitlines() if line.startswith("| `"))
-    assert len(told) > 10
-    assert told - set(re.findall(r"`(\w+)`", table)) == set()
+    assert len(kinds) > 10
+    assert kinds - set(re.findall(r"`(\w+)`", table)) == set()
 
 
-def _is_event(what: object) -> bool:
-    return isinstance(what, type) and issubclass(what, Event) and what is not Event
-
-
-def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
-    there = anchors(site / "api" / "recognizer" / "index.html")
-    cls = stream_osr.OpenSetRecognizer
-    fields = stream_osr.config.Arguments.__dataclass_fields__
-    inherited = {"clone", "mutate"}  # river's
-    wanted = {name for name in dir(cls) if not name.startswith("_") and name not in fields} - inherited
-    assert {name for name in wanted if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 380)])
 def test_the_home_page_is_legible_and_begins_with_a_picture(
     site: Path, browser: Browser, scheme: str, width: int
 ) -> None:
@@ -113,15 +90,12 @@ def test_the_home_page_is_legible_and_begins_with_a_picture(
         assert all(box and box["y"] + box["height"] <= 900 for box in boxes)
 
 
-def test_every_page_has_a_title_of_its_own(site: Path) -> None:
+def test_every_page_has_a_title_of_its_own_and_is_in_the_navigation(site: Path) -> None:
     pages = [path.read_text() for path in site.rglob("index.html")]
     titles = [re.search(r"<title>(.*?)</title>", page, re.DOTALL) for page in pages]
     count = Counter(title[1].strip() for title in titles if title)
     assert "Open-set recognition for streams - stream-osr" in count
     assert [title for title, n in count.items() if n > 1] == []
-
-
-def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert named == there | {*hooks.FROM_ROOT.values()}
@@ -140,49 +114,3 @@ def test_every_word_is_in_the_glossary(site: Path) -> None:
 
 def test_links_lead_where_the_hooks_say() -> None:
     assert doctest.testmod(hooks).failed == 0
-
-
-MODULE = '''
-def it() -> int:
-    """Count, as :func:`it` does, and not as :meth:`other`.
-
-    Returns
-    -------
-    How many there are. See [1]_.
-
-    References
-    ----------
-    .. [1] Somebody, a title
-       that goes on.
-    """
-'''
-
-
-def test_docstrings_say_the_same_in_other_terms(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "sample.py").write_text(MODULE)
-    places, extensions = [tmp_path, ROOT, ROOT / "connectors"], griffe.load_extensions(Docstrings)
-    counted = griffe.load("sample", search_paths=places, extensions=extensions)["it"].docstring
-    assert '<autoref identifier="sample.it" optional>`it`</autoref>' in counted.value
-    assert caplog.text.count("sample.it names other, and there is no such thing") == 1
-    _, returned, references = counted.parse("numpy")
-    assert [str(each.annotation) for each in returned.value] == ["int"]
-    assert references.value.description == "[1] Somebody, a title that goes on."
-
-
-def test_a_link_or_name_that_leads_nowhere_fails(tmp_path: Path) -> None:
-    wrong = ("../NOTHING.md", "#nothing", "other.md#nothing", "stream_osr.nothing")
-    links = "".join(f"[to `{place}`]({place})\n" for place in wrong[:3]) + f"[`a name`][{wrong[3]}]\n"
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text(f"# One\n\n{links}")
-    (tmp_path / "docs" / "other.md").write_text(
-        "# Other\n\n[`it`][stream_osr.times_and_keys]\n\n::: stream_osr.times_and_keys\n"
-    )
-    alone = re.sub(r"^nav:.*?(?=^# nothing)", "", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE | re.DOTALL)
-    alone = alone.replace("tools/site", f"{ROOT}/tools/site").replace(
-        "[., connectors]", f"[{ROOT}, {ROOT}/connectors]"
-    )
-    (tmp_path / "mkdocs.yml").write_text(alone.replace("  - stylesheets/site.css\n", "  []\n"))
-    with pytest.raises(AssertionError) as told:
-        built(tmp_path / "site", tmp_path / "mkdocs.yml")
-    assert [place for place in wrong if f"'{place}'" not in str(told.value)] == []
-    assert "stream_osr.times_and_keys" not in str(told.value)

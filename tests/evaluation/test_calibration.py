@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import auroc, expected_calibration_error, fpr_at_recall, oscr, reliability_curve
@@ -21,14 +20,15 @@ scored = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.booleans()), mi
 """Score, whether unknown, whether rightly named; of both known and unknown instances."""
 
 
+@pytest.mark.thorough
 @examples(100)
 @given(answers)
 def test_auroc_is_that_of_sklearn_ties_included(pairs):
+    from sklearn.metrics import roc_auc_score
+
     score, truth = zip(*pairs, strict=True)
-    if len(set(truth)) == 1:
-        assert math.isnan(auroc(score, truth))
-    else:
-        assert auroc(score, truth) == pytest.approx(roc_auc_score(truth, score))
+    expected = math.nan if len(set(truth)) == 1 else roc_auc_score(truth, score)
+    assert auroc(score, truth) == pytest.approx(expected, nan_ok=True)
 
 
 def test_auroc_takes_scores_of_any_scale():
@@ -38,7 +38,7 @@ def test_auroc_takes_scores_of_any_scale():
 
 @examples(100)
 @given(answers, st.integers(1, 20), st.randoms())
-def test_bins_hold_everything_and_the_order_of_instances_does_not_matter(pairs, n_bins, random):
+def test_bins_contain_each_instance_and_the_order_of_instances_does_not_matter(pairs, n_bins, random):
     curve = reliability_curve(*zip(*pairs, strict=True), n_bins)
     assert len(curve.size) == min(n_bins, len(pairs))
     assert curve.size.sum() == len(pairs)
@@ -46,106 +46,80 @@ def test_bins_hold_everything_and_the_order_of_instances_does_not_matter(pairs, 
     assert (np.diff(curve.predicted) >= -1e-12).all()
     assert curve.size @ curve.predicted == pytest.approx(sum(p for p, _ in pairs))
     assert curve.size @ curve.observed == pytest.approx(sum(true for _, true in pairs))
-    shuffled = list(pairs)
-    random.shuffle(shuffled)
+    shuffled = random.sample(pairs, len(pairs))
     for one, other in zip(curve, reliability_curve(*zip(*shuffled, strict=True), n_bins), strict=True):
         np.testing.assert_allclose(one, other)
 
 
-def test_a_calibrated_prediction_has_hardly_any_error_and_an_overconfident_one_has():
+def test_calibration_error_of_calibrated_overconfident_and_certain_predictions():
     rng = np.random.default_rng(0)
     p = rng.uniform(size=20_000)
     truth = rng.uniform(size=len(p)) < p
     assert expected_calibration_error(p, truth) < 0.02
-    overconfident = np.where(p > 0.5, 1.0, 0.0)
-    assert expected_calibration_error(overconfident, truth) == pytest.approx(0.25, abs=0.02)
-
-
-def test_certain_predictions():
+    assert expected_calibration_error(np.round(p), truth) == pytest.approx(0.25, abs=0.02)
     assert expected_calibration_error([0.0, 1.0, 1.0], [False, True, True]) == 0.0
     assert expected_calibration_error([0.0, 1.0], [True, False]) == 1.0
-    # all of one prediction: its share of the truth is what counts, in every bin
+    # with equal predictions every bin has the same share of true instances
     assert expected_calibration_error([0.5] * 40, [True, False] * 20) == 0.0
 
 
-def test_nothing_predicted_is_nan():
+def test_measures_are_nan_without_instances_or_without_known_or_unknown_ones():
     assert math.isnan(expected_calibration_error([], []))
     assert math.isnan(auroc([], []))
     assert [len(part) for part in reliability_curve([], [])] == [0, 0, 0]
+    for truth in ([], [True, True], [False, False]):
+        assert math.isnan(fpr_at_recall([0.5] * len(truth), truth))
+        assert math.isnan(oscr([0.5] * len(truth), truth, truth))
 
 
 @pytest.mark.parametrize(
-    ("p", "truth", "n_bins", "message"),
+    ("measure", "arguments", "message"),
     [
-        ([0.5, 1.2], [True, False], 15, "holds 1.2"),
-        ([0.5, -0.1], [True, False], 15, "holds -0.1"),
-        ([0.5, math.nan], [True, False], 15, "prediction 1 is nan"),
-        ([0.5], [True, False], 15, "shape"),
-        ([[0.5]], [[True]], 15, "shape"),
-        ([0.5], [True], 0, "n_bins is 0"),
+        (expected_calibration_error, ([0.5, 1.2], [True, False]), "holds 1.2"),
+        (expected_calibration_error, ([0.5, -0.1], [True, False]), "holds -0.1"),
+        (expected_calibration_error, ([0.5, math.nan], [True, False]), "prediction 1 is nan"),
+        (expected_calibration_error, ([0.5], [True, False]), "shape"),
+        (expected_calibration_error, ([[0.5]], [[True]]), "shape"),
+        (expected_calibration_error, ([0.5], [True], 0), "n_bins is 0"),
+        (auroc, ([0.1, math.nan], [False, True]), "is nan"),
+        (fpr_at_recall, ([0.1, math.nan], [True, False]), "prediction 1 is nan"),
+        (fpr_at_recall, ([0.1], [True, False]), "shape"),
+        *(
+            (fpr_at_recall, ([0.1, 0.2], [False, True], recall), "recall is")
+            for recall in (0.0, -0.1, 1.01, math.nan)
+        ),
+        (oscr, ([0.1, math.nan], [True, False], [True, True]), "prediction 1 is nan"),
+        (oscr, ([0.1, 0.2], [True, False], [True]), "right is of shape"),
     ],
 )
-def test_what_is_no_prediction_is_refused(p, truth, n_bins, message):
+def test_invalid_arguments_of_a_measure_are_refused(measure, arguments, message):
     with pytest.raises(InvalidParameter, match=message):
-        expected_calibration_error(p, truth, n_bins)
+        measure(*arguments)
 
 
 @examples(200)
 @given(scored, st.integers(1, 100))
 def test_fpr_at_recall_is_that_of_the_smallest_threshold_that_accepts_enough(rows, percent):
     score, unknown, _ = zip(*rows, strict=True)
-    found = fpr_at_recall(score, unknown, percent / 100)
-    assert found == pytest.approx(ranking.fpr_at_recall(score, unknown, Fraction(percent, 100)))
+    expected = ranking.fpr_at_recall(score, unknown, Fraction(percent, 100))
+    assert fpr_at_recall(score, unknown, percent / 100) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("n_known", [20, 100, 1000, 4100])
 def test_a_share_of_the_known_is_not_rounded_up_to_one_instance_more(n_known):
-    # 0.07 * 100 is above 7: the eighth must not be accepted for that
-    for percent in range(1, 101):
+    score, truth = [*range(n_known), *range(n_known)], [False] * n_known + [True] * n_known
+    for percent in range(1, 101):  # 0.07 * 100 is above 7: the eighth must not be accepted for that
         if percent * n_known % 100 == 0:
-            accepted = percent * n_known // 100
-            score = [*range(n_known), *range(n_known)]
-            truth = [False] * n_known + [True] * n_known
-            assert fpr_at_recall(score, truth, percent / 100) == accepted / n_known
+            assert fpr_at_recall(score, truth, percent / 100) == percent * n_known // 100 / n_known
 
 
 @examples(200)
 @given(scored)
-def test_oscr_is_the_area_under_its_curve(rows):
+def test_oscr_is_the_area_under_its_curve_and_within_its_bounds(rows):
     assert oscr(*zip(*rows, strict=True)) == pytest.approx(ranking.oscr(*zip(*rows, strict=True)))
-
-
-@examples(100)
-@given(scored)
-def test_oscr_is_auroc_where_all_are_right_and_otherwise_within_its_bounds(rows):
     score, unknown, right = map(np.array, zip(*rows, strict=True))
     area, accuracy = auroc(score, unknown), right[~unknown].mean()
     assert oscr(score, unknown, np.ones(len(rows))) == oscr(score, unknown, ~unknown) == area
     assert oscr(score, unknown, np.zeros(len(rows))) == oscr(score, unknown, unknown) == 0.0
     assert area - (1 - accuracy) - 1e-12 <= oscr(score, unknown, right) <= min(area, accuracy) + 1e-12
     assert oscr(score, unknown, right | unknown) == oscr(score, unknown, right & ~unknown)
-
-
-@pytest.mark.parametrize("truth", [[], [True, True], [False, False]])
-def test_without_known_or_without_unknown_there_is_nothing_to_tell_apart(truth):
-    assert math.isnan(fpr_at_recall([0.5] * len(truth), truth))
-    assert math.isnan(oscr([0.5] * len(truth), truth, truth))
-
-
-@pytest.mark.parametrize("recall", [0.0, -0.1, 1.01, math.nan])
-def test_a_share_that_is_none_is_refused(recall):
-    with pytest.raises(InvalidParameter, match="recall is"):
-        fpr_at_recall([0.1, 0.2], [False, True], recall)
-
-
-def test_measures_of_a_score_refuse_what_cannot_be_ranked():
-    with pytest.raises(InvalidParameter, match="is nan"):
-        auroc([0.1, math.nan], [False, True])
-    with pytest.raises(InvalidParameter, match="prediction 1 is nan"):
-        fpr_at_recall([0.1, math.nan], [True, False])
-    with pytest.raises(InvalidParameter, match="prediction 1 is nan"):
-        oscr([0.1, math.nan], [True, False], [True, True])
-    with pytest.raises(InvalidParameter, match="shape"):
-        fpr_at_recall([0.1], [True, False])
-    with pytest.raises(InvalidParameter, match="right is of shape"):
-        oscr([0.1, 0.2], [True, False], [True])

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from stream_osr.evaluation.composition import in_words, main_class
 
 
-@pytest.mark.parametrize(
-    ("made_of", "expected"),
-    [({"sky": 6, "path": 4}, "sky"), ({"path": 41, "sky": 59}, None), ({"sky": 1}, "sky"), ({}, None)],
-)
-def test_a_class_of_60_percent_is_what_the_subclass_is(made_of, expected):
-    assert main_class(made_of) == expected
-    assert main_class(list(made_of.items())) == expected
-    assert in_words(made_of).startswith("mixed: ") == (expected is None and bool(made_of))
+def test_a_subclass_is_called_after_a_class_of_60_percent_else_mixed():
+    cases = (({"sky": 6, "path": 4}, "sky"), ({"path": 41, "sky": 59}, None), ({"sky": 1}, "sky"), ({}, None))
+    for made_of, expected in cases:
+        assert main_class(made_of) == main_class(list(made_of.items())) == expected
+        assert in_words(made_of).startswith("mixed: ") == (expected is None and bool(made_of))
 
 
 def test_the_largest_are_named_first_and_the_smallest_not_at_all():

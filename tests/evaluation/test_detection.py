@@ -6,9 +6,7 @@ from stream_osr import Decision, NewClassesChanged, SubclassEmerged, SubclassSpl
 from stream_osr.discovery.events import Explanation, Moment
 from stream_osr.evaluation import Detection, TimeToDetection
 
-EXPLANATION = Explanation(
-    mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0
-)
+EXPLANATION = Explanation({}, {}, {}, (), nearest_class="a", nearest_subclass=0, distance=9.0)
 
 
 def decision(seq: int, subclass_id: int | None) -> Decision:
@@ -17,11 +15,9 @@ def decision(seq: int, subclass_id: int | None) -> Decision:
 
 
 def emerged(subclass_id: int, seq: int, size: int = 3) -> SubclassEmerged:
-    told = {"size": size, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": EXPLANATION}
-    moment = Moment(seq, None, None)
-    return SubclassEmerged(
-        batch=0, seq=seq, model="", subclass_id=subclass_id, first_seen=moment, last_seen=moment, **told
-    )
+    seen = dict.fromkeys(("first_seen", "last_seen"), Moment(seq, None, None))
+    figures = {"size": size, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": EXPLANATION}
+    return SubclassEmerged(batch=0, seq=seq, model="", subclass_id=subclass_id, **seen, **figures)
 
 
 def of(truth: str, *, seats: dict[int, int], announced: list[tuple[int, int]], begin: int = 0) -> TimeToDetection:
@@ -53,33 +49,27 @@ def test_subclass_is_of_the_class_that_most_of_it_is_of():
     assert math.isinf(times.median)
 
 
-def test_what_was_found_among_others_is_of_those_that_come_to_it():
+def test_a_subclass_is_named_by_its_later_instances_if_most_earlier_ones_sat_elsewhere():
     times = TimeToDetection("ab")
     for seq, y_true in enumerate("azzz"):
         times.arrived(y_true)
         times.decided(decision(seq, 5), y_true)
         if seq == 0:
-            times.note(emerged(5, seq, size=8))  # seven of the eight bore another number
+            times.note(emerged(5, seq, size=8))  # seven of the eight had another number
     assert times.classes == {5: "z"}
 
 
-def test_first_announcement_of_a_class_counts():
+def test_first_announcement_of_a_class_counts_and_one_of_a_known_class_is_a_false_alarm():
     times = of("zzzzzz", seats={0: 1, 1: 2, 2: 1, 4: 2}, announced=[(2, 2), (1, 4)])
     assert times.detections["z"] == Detection(first=0, announced=2, instances=3)
-
-
-def test_subclass_of_a_known_class_is_a_false_alarm():
     times = of("aazaz", seats={0: 1, 1: 1, 2: 1, 4: 2}, announced=[(1, 3), (2, 4)])
     assert times.false_alarms == (1,)
     assert times.detections["z"] == Detection(first=2, announced=4, instances=2)
 
 
-def test_what_arrives_after_the_announcement_does_not_name_the_subclass():
+def test_later_arrivals_do_not_name_the_subclass_but_decisions_that_waited_do():
     times = of("zzaaaa", seats=dict.fromkeys(range(6), 5), announced=[(5, 2)])
     assert times.classes == {5: "z"}
-
-
-def test_decisions_that_waited_name_the_subclass_all_the_same():
     times = of("zzza", seats={}, announced=[(5, 2)])
     assert times.classes == {}
     assert times.detections["z"].announced is None
@@ -88,12 +78,10 @@ def test_decisions_that_waited_name_the_subclass_all_the_same():
     assert times.detections["z"] == Detection(first=0, announced=2, instances=3)
 
 
-def test_a_part_is_announced_by_the_split_and_of_the_class_that_comes_to_it():
+def test_a_part_is_announced_by_the_split_and_named_by_its_later_instances():
     times = of("zyzyazyyy", seats={0: 5, 1: 5, 2: 5, 3: 5, 5: 5}, announced=[(5, 2)])
-    split = SubclassSplit(
-        batch=0, seq=5, model="", subclass_id=5, new_id=6, sizes=(3, 2), exemplars=(), explanation=EXPLANATION
-    )
-    times.note(split)
+    part = {"new_id": 6, "sizes": (3, 2), "exemplars": (), "explanation": EXPLANATION}
+    times.note(SubclassSplit(batch=0, seq=5, model="", subclass_id=5, **part))
     assert times.detections["y"].announced is None
     for seq, y_true in ((6, "y"), (7, "y"), (8, "a")):
         times.decided(decision(seq, 6), y_true)

@@ -4,32 +4,37 @@ import json
 from typing import Any
 
 import pytest
-from river import datasets, metrics
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.evaluation import AUROC, Err, OpenSetReport, patterns, prequential
-from tests.blobs import learn_all
+from tests.blobs import ended, learn_all
 
 KNOWN = ("cement", "grass", "path")
 Pairs = list[tuple[dict[str, float], str]]
 
 
 @pytest.fixture(scope="module")
-def stream() -> Pairs:
+def segments() -> Pairs:
+    from river import datasets
+
+    return list(datasets.ImageSegments())
+
+
+@pytest.fixture(scope="module")
+def stream(segments: Pairs) -> Pairs:
     """Instances of the known classes, and of sky from the hundredth on."""
-    data = list(datasets.ImageSegments())
-    known, sky = [(x, y) for x, y in data if y in KNOWN][450:650], [(x, y) for x, y in data if y == "sky"][:60]
+    known = [(x, y) for x, y in segments if y in KNOWN][450:650]
+    sky = [(x, y) for x, y in segments if y == "sky"][:60]
     mixed = [pair for two in zip(known[100:160], sky, strict=True) for pair in two]
     return known[:100] + mixed + known[160:]
 
 
 @pytest.fixture(scope="module")
-def trained() -> TrainedModel:
+def trained(segments: Pairs) -> TrainedModel:
     model = OpenSetRecognizer(seed=1)
-    learn_all(model, [(x, y) for x, y in datasets.ImageSegments() if y in KNOWN][:450]).freeze()
+    learn_all(model, [(x, y) for x, y in segments if y in KNOWN][:450]).freeze()
     return model.trained
 
 
@@ -51,7 +56,17 @@ class Listening(OpenSetRecognizer):
         super().learn_label(key, y)
 
 
-@pytest.mark.parametrize("decision_delay", [0, 64])
+def late_labels(trained: TrainedModel, stream: Pairs, **arguments: Any) -> list[tuple[int, str, int]]:
+    """Key and label of each late label, and how many instances had come before it."""
+    model = Listening.from_trained(trained, batch_size=32, seed=1)
+    result = prequential(stream, model, **arguments)
+    assert result.labelled == len(model.heard)
+    assert model.counters["unknown_keys"] == 0
+    assert "sky" in model.predict_proba_one(stream[0][0])
+    return model.heard
+
+
+@pytest.mark.parametrize("decision_delay", [0, pytest.param(64, marks=pytest.mark.thorough)])
 def test_scores_are_those_of_a_loop_by_hand(trained, stream, decision_delay):
     result = prequential(stream, recognizer(trained, decision_delay=decision_delay))
     model = recognizer(trained, decision_delay=decision_delay)
@@ -59,8 +74,7 @@ def test_scores_are_those_of_a_loop_by_hand(trained, stream, decision_delay):
     for key, (x, y) in enumerate(stream):
         at_once.update(y, model.predict_one(x))
         model.learn_one(x, key=key)
-    model.flush()
-    for decision in model.drain():
+    for decision in ended(model):
         final.update(stream[decision.key][1], decision.label)
         score.update(stream[decision.key][1], decision.p_unknown)
     for found, expected in ((result.immediate, at_once), (result.final, final)):
@@ -74,61 +88,52 @@ def test_scores_are_those_of_a_loop_by_hand(trained, stream, decision_delay):
     assert detection.instances == sum(y == "sky" for _, y in stream[: detection.announced + 1]) < 30
 
 
-def test_groups_are_explained_once_their_subclass_is_announced(trained):
-    stream = list(datasets.ImageSegments())[1200:1600]
+def test_groups_are_explained_once_their_subclass_is_announced(trained, segments):
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    stream = segments[1200:1600]
     result = prequential(stream, recognizer(trained, batch_size=8))
     model = recognizer(trained, batch_size=8)
-    learn_all(model, [(x, None) for x, _ in stream]).flush()
+    decisions = ended(learn_all(model, [(x, None) for x, _ in stream]))
     announced = {e.subclass_id: e.batch for e in model.drain_events() if isinstance(e, SubclassEmerged)}
     cer, unknown_rate, purity = patterns.CER(), patterns.UnkR(), patterns.Purity()
-    seats = []
-    for (_, y), d in zip(stream, model.drain(), strict=True):
+    for (_, y), d in zip(stream, decisions, strict=True):
         emerged = {key for key, batch in announced.items() if batch <= d.batch}
         explained = patterns.pattern_of(d, "unknown", emerged)
-        cer.update(y, explained)
-        unknown_rate.update(y, explained)
-        if isinstance(explained, patterns.NoveltyPattern):
-            purity.update(y, explained)
-        if y not in KNOWN:
-            seats.append((y, str(d.subclass_id if d.label == "unknown" else d.label)))
+        for metric in (cer, unknown_rate, *([purity] if isinstance(explained, patterns.NoveltyPattern) else [])):
+            metric.update(y, explained)
     assert [metric.get() for metric in result.groups][:3] == [cer.get(), unknown_rate.get(), purity.get()]
     assert 0 < unknown_rate.get() < 1
-    classes, groups = zip(*seats, strict=True)
+    new = [(y, d) for (_, y), d in zip(stream, decisions, strict=True) if y not in KNOWN]
+    classes, groups = [y for y, _ in new], [str(d.subclass_id if d.label == "unknown" else d.label) for _, d in new]
     assert len(set(classes)) == 4
     assert result.groups[3].get() == pytest.approx(normalized_mutual_info_score(classes, groups))
     assert result.groups[4].get() == pytest.approx(adjusted_rand_score(classes, groups))
 
 
-@pytest.mark.parametrize("delay", [0, 7])
-def test_labels_come_when_so_many_later_instances_have_come(trained, stream, delay):
-    model = Listening.from_trained(trained, batch_size=32, seed=1)
-    result = prequential(stream, model, delay=delay)
+def test_labels_come_after_the_delay_and_their_share_is_drawn_from_the_seed(trained, stream):
     n = len(stream)
-    assert model.heard == [(i, stream[i][1], i + delay + 1) for i in range(n - delay)]
-    assert result.labelled == n - delay
-    assert model.counters["unknown_keys"] == 0
-    assert "sky" in model.predict_proba_one(stream[0][0])
-
-
-def test_share_of_the_labels_is_drawn_from_the_seed(trained, stream):
-    heard = []
-    for seed in (1, 1, 2):
-        model = Listening.from_trained(trained, batch_size=32, seed=1)
-        prequential(stream, model, delay=0, label_share=0.3, seed=seed)
-        heard.append([key for key, _, _ in model.heard])
-    assert heard[0] == heard[1] != heard[2]
-    assert 0.15 * len(stream) < len(heard[0]) < 0.45 * len(stream)
+    for delay in (0, 7):
+        expected = [(i, stream[i][1], i + delay + 1) for i in range(n - delay)]
+        assert late_labels(trained, stream, delay=delay) == expected
+    few, again, other = (late_labels(trained, stream, delay=0, label_share=0.3, seed=seed) for seed in (1, 1, 2))
+    assert few == again != other
+    assert 0.15 * n < len(few) < 0.45 * n
     assert prequential(stream[:40], recognizer(trained), delay=0, label_share=0.0).labelled == 0
 
 
-def test_taught_class_is_told_to_the_metric_by_its_name(trained, stream):
+def test_a_metric_receives_a_taught_class_by_its_name(trained, stream):
+    from river import metrics
+
     without = prequential(stream, recognizer(trained), metrics.ConfusionMatrix())
     assert set(without.final[0].classes) <= {*KNOWN, "unknown"}
     taught = prequential(stream, recognizer(trained, batch_size=8), metrics.ConfusionMatrix(), delay=0)
     assert taught.final[0]["sky"]["sky"] > 20
 
 
-def test_metrics_of_river_are_cloned_and_told_labels_or_probabilities(trained, stream):
+def test_metrics_of_river_are_cloned_and_receive_labels_or_probabilities(trained, stream):
+    from river import metrics
+
     given = metrics.MacroF1() + metrics.CrossEntropy() + metrics.ConfusionMatrix()
     result = prequential(stream, recognizer(trained), given, step=1000)
     assert given[2].total_weight == 0
@@ -158,44 +163,41 @@ def test_skipped_instances_have_no_decision_and_shift_no_truth(trained, stream):
 
 def test_model_goes_on_from_where_it_was(trained, stream):
     whole, model = prequential(stream, recognizer(trained)), recognizer(trained)
-    first = prequential(stream[:96], model)
-    second = prequential(stream[96:], model)
+    first, second = (prequential(part, model) for part in (stream[:96], stream[96:]))
     assert (first.decided, second.decided) == (96, len(stream) - 96)
     assert second.detection.detections == whole.detection.detections
-    wrong = sum(len_ * part.final[2].get() for len_, part in ((96, first), (len(stream) - 96, second)))
+    wrong = sum(part.decided * part.final[2].get() for part in (first, second))
     assert wrong == pytest.approx(len(stream) * whole.final[2].get())
 
 
-def test_what_was_not_drained_before_is_not_scored_but_what_was_announced_counts(trained, stream):
+def test_earlier_instances_are_not_scored_but_earlier_announcements_count(trained, stream):
     model = recognizer(trained)
     learn_all(model, [(x, None) for x, _ in stream[:170]])
     assert model.pending == 10
     result = prequential(stream[170:], model)
     assert result.decided == len(stream) - 170
-    explained = result.groups[2].cm.total_weight
-    assert explained > 0.8 * sum(y == "sky" for _, y in stream[170:])
+    assert result.groups[2].cm.total_weight > 0.8 * sum(y == "sky" for _, y in stream[170:])
 
 
 def test_time_is_handed_through(trained, stream):
     timed = [(x, y, {"t": 10.0 * i}) for i, (x, y) in enumerate(stream)]
-    model = recognizer(trained, batch_size=1000, max_wait=95.0)
-    result = prequential(timed, model, Err(KNOWN), step=50)
+    result = prequential(timed, recognizer(trained, batch_size=1000, max_wait=95.0), Err(KNOWN), step=50)
     assert [instant.decided for instant in result.history] == [40, 90, 140, 190, 240, 260]
 
 
 def test_training_ends_and_figures_are_json(stream):
-    model = OpenSetRecognizer(batch_size=32, model=ModelOptions(training_sweeps=3))
-    learn_all(model, stream[:100])
+    model = learn_all(OpenSetRecognizer(batch_size=32, model=ModelOptions(training_sweeps=3)), stream[:100])
     result = prequential(stream[100:104], model, step=3)
     assert model.trained.labels
     figures = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert figures["detection"]["sky"]["announced"] is None
-    assert figures["detection"]["sky"]["instances"] is None
+    assert figures["detection"]["sky"]["announced"] is figures["detection"]["sky"]["instances"] is None
     assert figures["final"]["Err"] == result.final[2].get()
 
 
-def test_what_cannot_be_run_is_refused(trained, stream):
-    for wrong in ({"delay": -1}, {"label_share": 1.5}, {"step": -1}, {"metric": metrics.MAE()}):
+def test_invalid_arguments_are_refused(trained, stream):
+    from river.metrics import MAE
+
+    for wrong in ({"delay": -1}, {"label_share": 1.5}, {"step": -1}, {"metric": MAE()}):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
             prequential(stream, recognizer(trained), **wrong)
     with pytest.raises(NotTrained):

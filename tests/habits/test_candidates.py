@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from stream_osr_connectors.page.live.state import State
 from stream_osr_connectors.page.live.view_model import view_model
 from stream_osr_connectors.page.report.content import collect
 from tests.live.served import served
-from tests.test_cli import call
+from tests.test_cli import call, lines_of
 
 
 @pytest.fixture(scope="module")
@@ -41,31 +40,19 @@ def found(work: Path) -> NewClasses:
     return found
 
 
-def test_the_text_of_new_classes_and_inspect_list_them(work: Path, found: NewClasses) -> None:
+@pytest.mark.thorough
+def test_the_text_inspect_the_demonstration_and_the_report_list_them(work: Path, found: NewClasses) -> None:
     names = [each.name for each in found.candidates]
     assert re.findall(r"candidates\[\d+\]: (.*?): ", repr(found)) == names
-    told = call("inspect", "decisions.jsonl.checkpoint", cwd=work).stdout
-    assert re.findall(r"candidates\[\d+\]: (.*?): ", told) == names[:12]
-
-
-def test_the_demonstration_lists_them(work: Path, found: NewClasses) -> None:
-    said = (work / "said").read_text(encoding="utf-8")
-    table = said.partition("\n\n")[2].partition("Estimated number")[0]
-    assert f"{len(found.candidates)} groups of similar unknown instances" in table
-    names = re.findall(r"^ (S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE)
-    assert names == [each.name for each in found.candidates]
-
-
-def test_the_report_lists_them(work: Path, found: NewClasses) -> None:
+    inspected = call("inspect", "decisions.jsonl.checkpoint", cwd=work).stdout
+    assert re.findall(r"candidates\[\d+\]: (.*?): ", inspected) == names[:12]
+    table = (work / "said").read_text(encoding="utf-8").partition("\n\n")[2].partition("Estimated number")[0]
+    assert f"{len(names)} groups of similar unknown instances" in table
+    assert re.findall(r"^ (S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE) == names
     model = load_checkpoint(work / "decisions.jsonl.checkpoint").model
-    lines = {
-        name: [json.loads(line) for line in (work / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("decisions", "events")
-    }
-    content = collect(model, lines["decisions"], lines["events"])
-    assert [(each.name, each.ids) for each in content.candidates] == [
-        (each.name, each.subclasses) for each in found.candidates
-    ]
+    content = collect(model, lines_of(work / "decisions.jsonl"), lines_of(work / "events.jsonl"))
+    expected = [(each.name, each.subclasses) for each in found.candidates]
+    assert [(each.name, each.ids) for each in content.candidates] == expected
 
 
 def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewClasses) -> None:
@@ -78,8 +65,7 @@ def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewC
         assert card["size"] == sum(each["size"] for each in card["subclasses"])
         assert [card["size"] for card in state["inbox"]] == [each.size for each in found.candidates]
         first = page.client.get(f"/api/subclass/{','.join(card['ids'])}").json()
-        decided = map(json.loads, (work / "decisions.jsonl").read_text().splitlines())
-        own = [one["seq"] for one in decided if str(one["subclass_id"]) in card["ids"]]
+        own = [one["seq"] for one in lines_of(work / "decisions.jsonl") if str(one["subclass_id"]) in card["ids"]]
         assert [each["n"] for each in first["instances"]] == own[::-1][:50]
         assert page.ask(action="promote", subclass=card["ids"], label="fox").status_code == 200
         state = page.until(lambda state: any(one["status"] == "named" for one in state["inbox"]))
@@ -91,9 +77,9 @@ def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewC
 
 def emerged(key: int, seq: int, size: int) -> dict[str, object]:
     why = {"mean": {}, "difference": {}, "shift": {}, "most_moved": [], "nearest_class": "a", "distance": 3.0}
-    told = {"seq": seq, "t": None, "key": None}
-    return {"type": "SubclassEmerged", "seq": seq, "subclass_id": key, "size": size, "first_seen": told,
-            "explanation": why}  # fmt: skip
+    first = {"seq": seq, "t": None, "key": None}
+    event = {"type": "SubclassEmerged", "seq": seq, "subclass_id": key, "size": size}
+    return {**event, "first_seen": first, "explanation": why}
 
 
 @pytest.mark.parametrize(

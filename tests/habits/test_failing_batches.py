@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def model() -> OpenSetRecognizer:
 
 
 class Failing:
-    """Closing fails as often as told, or whenever a batch has an instance with some key."""
+    """Closing a batch raises the errors of a list, and an error if it has an instance with one of some keys."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[BaseException] = []
@@ -83,30 +82,20 @@ def test_learn_one_leaves_everything_as_it_was(model: OpenSetRecognizer, failing
     assert [decision.key for decision in model.drain()] == [0, 1, 2, 3]
 
 
-def by_time() -> tuple[OpenSetRecognizer, dict[str, Any]]:
-    """An instance whose time closes the batch before it."""
-    model = untrained(max_wait=10.0)
-    model.freeze()
-    model.learn_one(instances(1)[0], t=0.0, key="first")
-    return model, {"x": instances(1)[0], "t": 10.0, "key": "second"}
-
-
-def batch_of_one() -> tuple[OpenSetRecognizer, dict[str, Any]]:
-    """An instance that ends training, and closes a batch of one."""
-    return untrained(batch_size=1), {"x": instances(1)[0]}
-
-
-def evidence() -> tuple[OpenSetRecognizer, dict[str, Any]]:
-    """A training instance whose evidence cannot be learnt."""
-    return untrained(), {"x": {"a": 90.0, "b": 0.0}, "y": "another class"}
-
-
-@pytest.mark.parametrize("make", [by_time, batch_of_one, evidence])
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("case", ["by time", "batch of one", "evidence"])
 def test_what_cannot_be_learnt_leaves_everything_as_it_was(
-    failing: Failing, make: Callable[[], Any], error: type[BaseException]
+    failing: Failing, case: str, error: type[BaseException]
 ) -> None:
-    model, instance = make()
+    """An instance whose time closes the batch before it, or that ends training and is a batch; and evidence."""
+    model = untrained(**{"by time": {"max_wait": 10.0}, "batch of one": {"batch_size": 1}}.get(case, {}))
+    instance: dict[str, Any] = {"x": instances(1)[0]}
+    if case == "by time":
+        model.freeze()
+        model.learn_one(**instance, t=0.0, key="first")
+        instance |= {"t": 10.0, "key": "second"}
+    elif case == "evidence":
+        instance = {"x": {"a": 90.0, "b": 0.0}, "y": "another class"}
     before = state(model)
     failing.errors = [error()]
     with pytest.raises(error):
@@ -154,6 +143,13 @@ def test_labels_go_with_a_batch_only_if_they_fail_alone(model: OpenSetRecognizer
 # The loop over files
 
 
+LOST = pytest.mark.parametrize(
+    ("n", "bad", "lost"),
+    [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
+    ids=["in the middle", "by its last record", "at the end"],
+)
+
+
 def over(model: OpenSetRecognizer, xs: list[dict[str, float]]) -> tuple[Counter[str], list[Any], list[Any]]:
     out, errors = MemorySink(), MemorySink()
     source = MemorySource([Record(x, i) for i, x in enumerate(xs)])
@@ -167,11 +163,7 @@ def test_the_loop_tries_again(model: OpenSetRecognizer, failing: Failing) -> Non
     assert (keys, errors, totals["set_aside"]) == ([*range(10)], [], 0)
 
 
-@pytest.mark.parametrize(
-    ("n", "bad", "lost"),
-    [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
-    ids=["in the middle", "by its last record", "at the end"],
-)
+@LOST
 def test_the_loop_gives_up_a_batch_with_its_records(
     model: OpenSetRecognizer, failing: Failing, n: int, bad: int, lost: list[int]
 ) -> None:
@@ -185,11 +177,7 @@ def test_the_loop_gives_up_a_batch_with_its_records(
     assert model.counters["refused"] == len(lost)
 
 
-@pytest.mark.parametrize(
-    ("n", "bad", "lost"),
-    [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
-    ids=["in the middle", "by its last record", "at the end"],
-)
+@LOST
 def test_rows_of_a_file_are_given_up_with_their_lines(
     model: OpenSetRecognizer, failing: Failing, tmp_path: Path, n: int, bad: int, lost: list[int]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,9 +66,7 @@ def test_a_shorter_file_is_read_from_its_beginning(
 ) -> None:
     path = tmp_path / name
     path.write_text(first + make(*range(40)))
-    begun_anew = lambda: path.write_text(first + make(100))  # noqa: E731
-    with caplog.at_level(logging.WARNING):
-        found, source = followed(path, begun_anew, add(path, make(*range(101, 160))))
+    found, source = followed(path, lambda: path.write_text(first + make(100)), add(path, make(*range(101, 160))))
     assert found == [f"r{n}" for n in (*range(40), *range(100, 160))]
     assert source.cuts == 1
     assert "was cut or replaced after line 4" in caplog.text
@@ -111,14 +108,11 @@ def test_a_file_that_was_moved_away_is_read_to_its_end(tmp_path: Path) -> None:
 def test_positions_are_those_of_the_present_file(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(HEADER + rows(*range(20)))
-    position: list[Any] = []
     with open_source(path, key="id", follow=True) as source:
         source.while_waiting(lambda: path.write_text(HEADER + rows(50, 51)))  # type: ignore[attr-defined]
-        while not position:
-            record = next(source)
-            position += [record.position] if getattr(record, "key", None) == "r50" else []
+        position = next(record.position for record in source if getattr(record, "key", None) == "r50")
     with open_source(path, key="id") as source:
-        source.seek(position[0])
+        source.seek(position)
         assert [getattr(record, "key", None) for record in source] == ["r51"]
 
 

@@ -7,16 +7,19 @@ import os
 import shutil
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from stream_osr_connectors.page.live import page_host
-from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
 from stream_osr_connectors.page.live.state import State
+from tests.habits.values import each_value
 from tests.live.served import Page, make_run, served
+from tests.test_cli import lines_of
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +49,10 @@ REPLACE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["decisions.jsonl", "events.jsonl"])
-@pytest.mark.parametrize("other", REPLACE)
+@pytest.mark.parametrize(
+    ("name", "other"),
+    each_value(["decisions.jsonl", "events.jsonl"], list(REPLACE), first=2),
+)
 def test_a_file_that_turns_into_something_else_makes_the_page_stale_until_it_is_back(
     page: Page, folder: Path, name: str, other: str
 ) -> None:
@@ -65,25 +70,19 @@ def test_a_file_that_turns_into_something_else_makes_the_page_stale_until_it_is_
     assert page.client.get("/healthz").text == "ok\n"
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryError("none left"), KeyError("x"), RecursionError("deep"), OSError(5, "I/O")]
-)
-def test_whatever_reading_raises_the_page_says_it_and_goes_on(
-    page: Page, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def fail(*_: Any) -> None:
-        raise error
-
-    with monkeypatch.context() as patched:
-        patched.setattr(page.watcher.feed, "poll", fail)
-        state = page.until(lambda state: state["stale"])
-        assert type(error).__name__ in state["stale"]["why"]
-        page.ask(action="mute", subclass=state["inbox"][0]["id"], reason="a lamp")
-        page.until(lambda state: state["history"])
-    page.until(lambda state: not state["stale"])
+def test_the_page_shows_an_error_of_reading_and_goes_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (MemoryError("none left"), KeyError("x"), RecursionError("deep"), OSError(5, "I/O")):
+        with monkeypatch.context() as patched:
+            patched.setattr(page.watcher.feed, "poll", Mock(side_effect=error))
+            state = page.until(lambda state: state["stale"])
+            assert type(error).__name__ in state["stale"]["why"]
+            if isinstance(error, MemoryError):
+                page.ask(action="mute", subclass=state["inbox"][0]["id"], reason="a lamp")
+                page.until(lambda state: state["history"])
+        page.until(lambda state: not state["stale"])
 
 
-def test_what_cannot_be_shown_leaves_the_last_page_which_says_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_cannot_be_shown_leaves_the_last_page(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(page.watcher.view, "facts", lambda: {"plane": {"points": object()}})
         page.watcher.hurry()
@@ -97,25 +96,27 @@ def test_what_cannot_be_shown_leaves_the_last_page_which_says_so(page: Page, mon
 NESTED = json.loads("[" * 400 + "]" * 400)
 
 
-@pytest.mark.parametrize(
-    ("odd", "codes"),
-    [
-        *(({"probabilities": odd}, None) for odd in ([0.9, 0.1], [["a"]], "ab")),
-        *(({name: NESTED}, (422, 200)) for name in ("key", "more", "label")),
-    ],
-    ids=["list", "lists", "text", "deep key", "deep field", "deep label"],
-)
-def test_an_odd_decision_costs_no_other(page: Page, folder: Path, odd: dict[str, Any], codes: Any) -> None:
-    """One of another form is passed over and counted; one that is nested deeply is not shown."""
-    one = json.loads((folder / "decisions.jsonl").read_text().splitlines()[-1])
+@pytest.mark.parametrize("odd", [[0.9, 0.1], [["a"]], "ab"], ids=["list", "lists", "text"])
+def test_a_decision_of_another_form_is_passed_over_and_counted(page: Page, folder: Path, odd: Any) -> None:
+    one = lines_of(folder / "decisions.jsonl")[-1]
     with (folder / "decisions.jsonl").open("a") as file:
-        file.write(json.dumps({**one, "seq": 400, **odd}) + "\n" + json.dumps({**one, "seq": 401}) + "\n")
-    state = page.until(lambda state: state["stream"]["decided"] == 401 + (codes is not None))
+        file.write(
+            json.dumps({**one, "seq": 400, "probabilities": odd}) + "\n" + json.dumps({**one, "seq": 401}) + "\n"
+        )
+    state = page.until(lambda state: state["stream"]["decided"] == 401)
     assert state["stale"] is None
-    if codes is None:
-        assert any("1 line is no decision" in note for note in state["notes"])
-    else:
-        assert tuple(page.client.get(f"/api/instance/{n}").status_code for n in (400, 401)) == codes
+    assert any("1 line is no decision" in note for note in state["notes"])
+
+
+def test_a_deeply_nested_decision_is_not_shown(page: Page, folder: Path) -> None:
+    one, names = lines_of(folder / "decisions.jsonl")[-1], ("key", "more", "label")
+    with (folder / "decisions.jsonl").open("a") as file:
+        for at, name in enumerate(names):
+            file.write(json.dumps({**one, "seq": 400 + at, name: NESTED}) + "\n")
+        file.write(json.dumps({**one, "seq": 403}) + "\n")
+    assert page.until(lambda state: state["stream"]["decided"] == 404)["stale"] is None
+    codes = [page.client.get(f"/api/instance/{n}").status_code for n in range(400, 404)]
+    assert codes == [422, 422, 422, 200]
 
 
 def merged(key: int, into: int) -> dict[str, Any]:
@@ -141,71 +142,69 @@ def test_mergers_in_a_circle_are_passed_over_and_a_long_chain_is_followed(pairs:
         assert found.n == 3
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "-1", "1e3", "٣", "400"])
-def test_an_instance_that_is_none_is_not_found(page: Page, number: str) -> None:
-    answer = page.client.get(f"/api/instance/{number}")
-    assert (answer.status_code, "there is no decision" in answer.json()["error"]) == (404, True)
+def test_an_instance_that_is_none_is_not_found(page: Page) -> None:
+    for number in ("9" * 5000, "-1", "1e3", "٣", "400"):
+        answer = page.client.get(f"/api/instance/{number}")
+        assert (answer.status_code, "there is no decision" in answer.json()["error"]) == (404, True), number
 
 
-def opened(page: Page, request: bytes = b"") -> socket.socket:
+def request(page: Page, path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {page.address.removeprefix('http://')}\r\n\r\n".encode()
+
+
+def opened(page: Page, sent: bytes) -> socket.socket:
     host, _, port = page.address.removeprefix("http://").partition(":")
     made = socket.create_connection((host, int(port)), timeout=20)
-    made.sendall(request)
+    made.sendall(sent)
     return made
 
 
+def code(connection: socket.socket) -> bytes:
+    return connection.recv(12)[9:]
+
+
 def test_a_burst_of_event_streams_is_cut_exactly(page: Page) -> None:
-    host = page.address.removeprefix("http://")
-    request = f"GET /api/stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-    some = [opened(page) for _ in range(MOST_FOLLOWERS + 30)]
-    try:
+    from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
+
+    with ExitStack() as stack:
+        some = [stack.enter_context(opened(page, b"")) for _ in range(MOST_FOLLOWERS + 30)]
         for one in some:
-            one.sendall(request)
-        codes = [one.recv(12)[9:] for one in some]
-        assert (codes.count(b"200"), codes.count(b"503")) == (MOST_FOLLOWERS, 30)
-    finally:
-        for one in some:
-            one.close()
+            one.sendall(request(page, "/api/stream"))
+        assert Counter(map(code, some)) == {b"200": MOST_FOLLOWERS, b"503": 30}
     ends = time.monotonic() + 20
     while True:  # places are free again
-        with opened(page, request) as again:
-            if again.recv(12)[9:] == b"200":
+        with opened(page, request(page, "/api/stream")) as again:
+            if code(again) == b"200":
                 break
         assert time.monotonic() < ends
         time.sleep(0.1)
 
 
-IDLE = pytest.mark.parametrize(
-    "begun",
-    [
-        b"",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-        b"POST /api/ask HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1",
-    ],
+BEGUN = (
+    b"",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+    b"POST /api/ask HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1",
 )
+"""What a connection sends before it is idle."""
 
 
-@IDLE
+@pytest.mark.parametrize("begun", BEGUN)
 def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> None:
-    some: list[socket.socket] = []
-    try:
-        some += [opened(page, begun) for _ in range(page_host.MOST_CONNECTIONS + 20)]
+    from stream_osr_connectors.page.live.page_host import MOST_CONNECTIONS
+
+    with ExitStack() as stack:
+        for _ in range(MOST_CONNECTIONS + 20):
+            stack.enter_context(opened(page, begun))
         began = time.monotonic()
-        with opened(page, f"GET / HTTP/1.1\r\nHost: {page.address.removeprefix('http://')}\r\n\r\n".encode()) as mine:
-            assert mine.recv(12)[9:] == b"200"
+        with opened(page, request(page, "/")) as mine:
+            assert code(mine) == b"200"
         assert time.monotonic() - began < 5
-    finally:
-        for one in some:
-            one.close()
 
 
-@IDLE
-def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(page_host, "IDLE_SECONDS", 0.3)
-    with opened(page, begun) as one:
-        one.settimeout(10)
-        try:
+def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_osr_connectors.page.live.page_host.IDLE_SECONDS", 0.3)
+    for begun in BEGUN:
+        with opened(page, begun) as one, suppress(ConnectionResetError):
+            one.settimeout(10)
             while one.recv(1000):
                 pass
-        except ConnectionResetError:
-            pass

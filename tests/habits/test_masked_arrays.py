@@ -11,7 +11,6 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidFeature, InvalidLabel
 from stream_osr.missing import is_missing, without_mask
-from stream_osr.sklearn import OpenSetClassifier
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3)) + np.arange(80)[:, None] % 2 * [12.0, 0.0, 4.0]
@@ -38,13 +37,13 @@ def trained() -> OpenSetRecognizer:
     return model
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-def test_predictions_are_those_of_missing_values(trained: OpenSetRecognizer, dtype: Any) -> None:
-    rows = X[:4].astype(dtype).astype(float)
-    masked = np.ma.array(hidden(rows, -9999.0).astype(dtype))
-    expected = [list(trained.predict_proba_one(x).values()) for x in with_none(rows)]
-    assert trained.predict_proba_many(masked).tolist() == expected
-    assert trained.predict_many(masked).tolist() == Y[:4].tolist()
+def test_predictions_are_those_of_missing_values(trained: OpenSetRecognizer) -> None:
+    for dtype in (np.float64, np.float32, np.int64):
+        rows = X[:4].astype(dtype).astype(float)
+        masked = np.ma.array(hidden(rows, -9999.0).astype(dtype))
+        expected = [list(trained.predict_proba_one(x).values()) for x in with_none(rows)]
+        assert trained.predict_proba_many(masked).tolist() == expected
+        assert trained.predict_many(masked).tolist() == Y[:4].tolist()
 
 
 def test_instances_are_learnt_without_the_hidden_number(trained: OpenSetRecognizer) -> None:
@@ -56,10 +55,9 @@ def test_instances_are_learnt_without_the_hidden_number(trained: OpenSetRecogniz
     assert many.counters["missing"] == 8
 
 
-def test_training_counts_what_is_masked_as_missing() -> None:
+def test_training_counts_hidden_numbers_as_missing() -> None:
     model = OpenSetRecognizer(chains=1)
-    labels = np.ma.array(Y, mask=np.arange(80) == 79)
-    model.learn_many(hidden(X[:79]), labels[:79])
+    model.learn_many(hidden(X[:79]), np.ma.array(Y, mask=np.arange(80) == 79)[:79])
     assert model.counters["missing"] == 79
 
 
@@ -79,13 +77,15 @@ def test_rows_of_numbers_with_a_masked_one_are_refused(trained: OpenSetRecognize
         trained.clone(include_attributes=True).learn_rows(hidden(X[:2]))
 
 
-def test_an_instance_may_hold_the_masked_constant(trained: OpenSetRecognizer) -> None:
+def test_an_instance_may_hold_the_hidden_constant(trained: OpenSetRecognizer) -> None:
     masked = {0: 0.0, 1: np.ma.masked, 2: 0.0}
-    assert trained.predict_proba_one(masked) == trained.predict_proba_one({**masked, 1: None})
-    assert trained.predict_proba_one({**masked, 0: 1}) == trained.predict_proba_one({0: 1, 1: None, 2: 0.0})
+    for x in (masked, {**masked, 0: 1}):
+        assert trained.predict_proba_one(x) == trained.predict_proba_one({**x, 1: None})
 
 
 def test_the_estimator_of_scikit_learn_takes_none_of_the_hidden_numbers() -> None:
+    from stream_osr.sklearn import OpenSetClassifier
+
     classifier = OpenSetClassifier(chains=1).fit(X, Y)
     assert classifier.predict(hidden(X[:4])).tolist() == Y[:4].tolist()
     with pytest.raises(InvalidLabel, match="missing labels"):

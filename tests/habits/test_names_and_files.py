@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from stream_osr.errors import InvalidInstance, PersistenceError
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.locking import sole_writer
 from tests import processes
+from tests.blobs import fitted_once
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"
@@ -56,18 +56,15 @@ def test_names_that_are_not_utf8(table: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "option", [("--label", LATIN), ("--features", LATIN), ("--key", LATIN), ("--unknown", LATIN)]
-)
-def test_options_that_are_not_utf8(table: Path, tmp_path: Path, option: tuple[str, str]) -> None:
-    done = cli("fit", table, *FIT, *option, cwd=tmp_path)
-    assert "Traceback" not in done.stderr
-    assert "defect" not in done.stderr
+def test_options_that_are_not_utf8(table: Path, tmp_path: Path) -> None:
+    for option in ("--label", "--features", "--key", "--unknown"):
+        done = cli("fit", table, *FIT, option, LATIN, cwd=tmp_path)
+        assert "Traceback" not in done.stderr
+        assert "defect" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_names_that_are_too_long(table: Path, tmp_path: Path) -> None:
+    for arguments in (
         ("fit", LONG, *FIT),
         ("fit", "labelled.csv", "--label", "state", "-o", LONG, "--chains", 1),
         ("fit", "labelled.csv", *FIT, "--errors", LONG),
@@ -76,13 +73,11 @@ def test_options_that_are_not_utf8(table: Path, tmp_path: Path, option: tuple[st
         ("report", LONG),
         ("mute", 3, "--checkpoint", LONG),
         ("inspect", LONG),
-    ],
-)
-def test_names_that_are_too_long(table: Path, tmp_path: Path, arguments: tuple[object, ...]) -> None:
-    done = cli(*arguments, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "too long" in done.stderr, done.stderr
-    assert done.stderr.count("\n") == 1
+    ):
+        done = cli(*arguments, cwd=tmp_path)
+        assert done.returncode != 0
+        assert "too long" in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["pipe", "pipe.csv"])
@@ -117,17 +112,14 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("levels", [17, 1000, 200_000])
 def test_a_deeply_nested_key_is_refused(levels: int) -> None:
-    model = OpenSetRecognizer(chains=1)
-    for i in range(20):
-        model.learn_one({"a": 1.0 * i, "b": i % 3}, "x")
-    model.freeze()
+    model, x = fitted_once(chains=1), {"a": 1.0, "b": 1.0}
     key = nested(levels)
     with pytest.raises(InvalidInstance, match="more than 16 levels"):
-        model.learn_one({"a": 1.0, "b": 1.0}, key=key)
+        model.learn_one(x, key=key)
     assert model.pending == 0
     while key and isinstance(key, tuple):  # Python frees deep tuples recursively
         key = key[0]
-    model.learn_one({"a": 1.0, "b": 1.0}, key=nested(16))
+    model.learn_one(x, key=nested(16))
 
 
 def test_leftovers_of_killed_saves_are_removed(tmp_path: Path) -> None:
@@ -143,25 +135,28 @@ def test_leftovers_of_killed_saves_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_being_written_stays(tmp_path: Path) -> None:
+    """Files that a process left unfinished are removed, and no others."""
+
     def write(file: Any) -> None:
-        remove_unfinished(tmp_path / "m.osr")
-        with sole_writer(tmp_path / "m.osr"):
+        remove_unfinished(tmp_path / "a[1].osr")
+        with sole_writer(tmp_path / "a[1].osr"):
             file.write(b"whole")
 
-    (tmp_path / ".m.osr.0123456789abcdef").touch()
-    (tmp_path / ".m.osr.mine").touch()
-    write_whole(tmp_path / "m.osr", write)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".m.osr.mine", "m.osr"]
-    assert (tmp_path / "m.osr").read_bytes() == b"whole"
+    others = [".a[1].osr.mine", ".b.osr.0123456789abcdef"]
+    for name in (".a[1].osr.0123456789abcdef", *others):
+        (tmp_path / name).touch()
+    write_whole(tmp_path / "a[1].osr", write)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*others, "a[1].osr"]
+    assert (tmp_path / "a[1].osr").read_bytes() == b"whole"
 
 
-@pytest.mark.parametrize("other", ["caf\u00e9 ", "cafe\u0301", " caf\u00e9", "caf\u00e9\u00a0"])
-def test_labels_that_look_the_same_are_named_and_others_are_not(caplog: pytest.LogCaptureFixture, other: str) -> None:
-    model = OpenSetRecognizer(chains=1)
-    with caplog.at_level(logging.WARNING, "stream_osr"):
+def test_labels_that_look_the_same_are_named_and_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    for other in ("caf\u00e9 ", "cafe\u0301", " caf\u00e9", "caf\u00e9\u00a0"):
+        caplog.clear()
+        model = OpenSetRecognizer(chains=1)
         for label in ("caf\u00e9", "cat", "Cat", "cats", other, other):
             model.learn_one({"a": 1.0}, label)
-    assert [record.args for record in caplog.records] == [(other, "caf\u00e9")]
+        assert [record.args for record in caplog.records] == [(other, "caf\u00e9")]
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,16 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from stream_osr_connectors.files import open_sink, open_source
 from stream_osr_connectors.files.file_run import Sinks
 from tests.blobs import NAMES, fitted_once, stream_part
 from tests.file_runs import run
 from tests.processes import COMMAND, Process
+
+if TYPE_CHECKING:
+    import httpx
 
 TOKEN = "annas-own-token-16"
 MODEL = {"batch_size": 32, "chains": 1, "window": 32, "seed": 5}
@@ -52,10 +53,21 @@ class Service:
         self.address = found[1]
 
     @property
+    def port(self) -> int:
+        return int(self.address.rstrip("/").rpartition(":")[2])
+
+    @property
     def log(self) -> str:
         return self._log.read_bytes()[self._before :].decode()
 
+    def send(self, client: httpx.Client, some: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Send instances as lines, and return the answers."""
+        answer = client.post("/v1/instances", content=lines_of(some), headers=LINES).raise_for_status()
+        return [json.loads(line) for line in answer.text.splitlines()]
+
     def client(self, token: str | None = None) -> httpx.Client:
+        import httpx
+
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.Client(base_url=self.address, timeout=30, trust_env=False, headers=headers)
 

@@ -14,7 +14,9 @@ import pytest
 
 from tests.http.serving import Service, await_decisions, check_against_files, instances
 
+pytestmark = pytest.mark.thorough
 CLIENTS = 4
+LINE_BYTES = 250
 
 
 class Client(threading.Thread):
@@ -53,14 +55,13 @@ class Client(threading.Thread):
 def test_killed_services_decide_each_key_once(kills: int, n: int, tmp_path: Path) -> None:
     chance = random.Random(kills)
     one = Service(tmp_path, "--checkpoint-every", 150)
-    port, journal = int(one.address.rstrip("/").rpartition(":")[2]), one.state / "journal.jsonl"
+    port, journal = one.port, one.state / "journal.jsonl"
     those = instances(n)
     clients = [Client(one.address, those[number::CLIENTS], number) for number in range(CLIENTS)]
     for client in clients:
         client.start()
-    line = 250
     for kill in range(kills):
-        wanted = line * n * (kill + chance.random()) / (kills + 1)
+        wanted = LINE_BYTES * n * (kill + chance.random()) / (kills + 1)
         while journal.stat().st_size < wanted and any(client.is_alive() for client in clients):
             time.sleep(0.001)
         time.sleep(chance.random() * 0.05)

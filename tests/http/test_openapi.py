@@ -12,6 +12,8 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from tests.http.serving import TOKEN, service
 from tests.tiers import examples
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:

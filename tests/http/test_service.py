@@ -8,21 +8,17 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from stream_osr.parallel import one_thread
 from stream_osr_connectors.http_service.acceptor import Acceptor
 from stream_osr_connectors.http_service.folder_run import FolderRun
 from stream_osr_connectors.http_service.instances import MOST_BODY
-from stream_osr_connectors.http_service.journal import InstanceJournal, JournalLine
 from stream_osr_connectors.http_service.openapi import OPERATIONS
 from stream_osr_connectors.http_service.outputs import Outputs
-from stream_osr_connectors.http_service.routes import make_app
 from stream_osr_connectors.page.live.access import KnownHosts
-from stream_osr_connectors.page.live.page_host import listen
 from tests.blobs import fitted_once
 from tests.http.serving import (
     LINES,
@@ -36,6 +32,9 @@ from tests.http.serving import (
     service,
 )
 from tests.live.served import serving
+
+if TYPE_CHECKING:
+    import httpx
 
 JSON = {"Content-Type": "application/json"}
 
@@ -51,30 +50,24 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def client(one: Service) -> Iterator[httpx.Client]:
     with one.client(TOKEN) as client:
-        client.post("/v1/instances", content=lines_of(instances(320)), headers=LINES).raise_for_status()
+        one.send(client, instances(320))
         await_decisions(client, 320)
         yield client
 
 
 def test_instances_are_decided_as_by_a_run_over_files(one: Service, client: httpx.Client) -> None:
-    those = instances(320)
-    answer = client.post("/v1/instances", content=lines_of(those[:3]), headers=LINES)
-    again = [json.loads(line) for line in answer.text.splitlines()]
-    assert [each["n"] for each in again] == [1, 2, 3]
-    assert [each["final"]["key"] for each in again] == ["k0", "k1", "k2"]
-    single = client.post("/v1/instances", json=those[2]).json()
-    assert single == again[2]
-    assert {*single["immediate"]} == {"label", "p_unknown", "probabilities"}
-    other = {**those[2], "time": 7.5}
-    assert client.post("/v1/instances", json=other).status_code == 409
+    first = instances(320)[:3]
+    again = one.send(client, first)
+    assert [(each["n"], each["final"]["key"]) for each in again] == [(1, "k0"), (2, "k1"), (3, "k2")]
+    assert {*again[2]["immediate"]} == {"label", "p_unknown", "probabilities"}
+    assert client.post("/v1/instances", json=first[2]).json() == again[2]
+    assert client.post("/v1/instances", json={**first[2], "time": 7.5}).status_code == 409
     page = client.get("/v1/decisions", params={"after": 99, "limit": 2}).json()
-    assert [each["seq"] for each in page["decisions"]] == [100, 101]
-    assert page["after"] == 101
+    assert ([each["seq"] for each in page["decisions"]], page["after"]) == ([100, 101], 101)
     assert client.get("/v1/decisions", params={"after": 319}).json() == {"decisions": [], "after": 319}
     events, after = [], 0
-    while batch := client.get("/v1/events", params={"after": after, "limit": 2}).json()["events"]:
-        events += batch
-        after = client.get("/v1/events", params={"after": after, "limit": 2}).json()["after"]
+    while (page := client.get("/v1/events", params={"after": after, "limit": 2}).json())["events"]:
+        events, after = events + page["events"], page["after"]
     assert events == [json.loads(line) for line in (one.state / "events.jsonl").read_text().splitlines()]
     assert any(event["type"] == "SubclassEmerged" for event in events)
     check_against_files(one.folder, 320)
@@ -82,9 +75,9 @@ def test_instances_are_decided_as_by_a_run_over_files(one: Service, client: http
 
 @pytest.mark.parametrize("path", ["decisions", "events"])
 def test_results_arrive_as_server_sent_events(client: httpx.Client, path: str) -> None:
-    listed = client.get(f"/v1/{path}").json()[path]
+    listed, headers = client.get(f"/v1/{path}").json()[path], {"Accept": "text/event-stream"}
     found, id = [], ""
-    with client.stream("GET", f"/v1/{path}", headers={"Accept": "text/event-stream"}) as stream:
+    with client.stream("GET", f"/v1/{path}", headers=headers) as stream:
         for line in stream.iter_lines():
             name, _, value = line.partition(": ")
             id = value if name == "id" else id
@@ -92,7 +85,7 @@ def test_results_arrive_as_server_sent_events(client: httpx.Client, path: str) -
             if len(found) == 3:
                 break
     assert found == listed[:3]
-    with client.stream("GET", f"/v1/{path}", headers={"Accept": "text/event-stream", "Last-Event-ID": id}) as stream:
+    with client.stream("GET", f"/v1/{path}", headers={**headers, "Last-Event-ID": id}) as stream:
         following = next(line for line in stream.iter_lines() if line.startswith("data: "))
     assert json.loads(following.removeprefix("data: ")) == listed[3]
 
@@ -101,15 +94,16 @@ def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -
     candidate = client.get("/v1/candidates").json()["candidates"][0]
     assert candidate["size"] > 50
     with one.client() as stranger:
-        assert stranger.post("/v1/undo", json={}).status_code == 401
-        assert stranger.get("/v1/decisions").status_code == 401
-    answers = [
-        client.post("/v1/promote", json={"subclass": candidate["subclasses"], "label": "sky", "reason": "blue"}),
-        client.post("/v1/labels", json={"key": "k319", "label": "left"}),
-        client.post("/v1/undo", json={}),
-        client.post("/v1/mute", json={"subclass": [987654]}),
-    ]
-    assert [each.status_code for each in answers] == [202] * 4, answers[0].text
+        answers = stranger.post("/v1/undo", json={}), stranger.get("/v1/decisions")
+        assert [each.status_code for each in answers] == [401, 401]
+    for path, wish in (
+        ("promote", {"subclass": candidate["subclasses"], "label": "sky", "reason": "blue"}),
+        ("labels", {"key": "k319", "label": "left"}),
+        ("undo", {}),
+        ("mute", {"subclass": [987654]}),
+    ):
+        answer = client.post(f"/v1/{path}", json=wish)
+        assert answer.status_code == 202, answer.text
     until, history = time.monotonic() + 30, [{"outcome": "pending"}]
     while any(each["outcome"] == "pending" for each in history) and time.monotonic() < until:
         history = client.get("/v1/commands").json()["commands"]
@@ -118,8 +112,7 @@ def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -
     expected = [(1, "done", False), (2, "done", True), (3, "done", False), (4, "refused", False)]
     assert found == [(n, "anna", outcome, undone) for n, outcome, undone in expected]
     assert client.post("/v1/undo", json={"n": 2}).status_code == 409
-    new = [{**each, "key": f"later {each['key']}"} for each in instances(64, seed=1)]
-    client.post("/v1/instances", content=lines_of(new), headers=LINES).raise_for_status()
+    one.send(client, ({**each, "key": f"later {each['key']}"} for each in instances(64, seed=1)))
     assert "sky" in {each["label"] for each in await_decisions(client, 384)[320:]}
 
 
@@ -170,8 +163,7 @@ def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> Non
         assert [*answer.json()] == ["error"]
         assert len(answer.text) < 2000
         assert "\n" not in answer.text
-    port = int(one.address.rstrip("/").rpartition(":")[2])
-    head = b"POST /v1/instances HTTP/1.1\r\nHost: localhost:%d\r\n" % port
+    head = b"POST /v1/instances HTTP/1.1\r\nHost: localhost:%d\r\n" % one.port
     for sent in (
         b"\x00" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
@@ -179,13 +171,12 @@ def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> Non
         head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         head + b"X: " + b"x" * 70_000 + b"\r\n\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", one.port), 10) as connection:
             connection.sendall(sent)
             assert connection.recv(12).startswith(b"HTTP/1.1 4"), sent[:80]
     assert (one.state / "journal.jsonl").read_bytes() == before
     assert client.get("/readyz").text == "ok\n"
-    metrics = client.get("/metrics").text
-    assert 'stream_osr_http_responses_total{status="422"}' in metrics
+    assert 'stream_osr_http_responses_total{status="422"}' in client.get("/metrics").text
     documented = {(each.method.lower(), each.path) for each in OPERATIONS}
     paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
     assert {(method, path) for path, methods in paths.items() for method in methods} == documented
@@ -193,6 +184,11 @@ def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> Non
 
 def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path) -> None:
     """A run that does not read, and a disk that is full."""
+    import httpx
+
+    from stream_osr_connectors.http_service.routes import make_app
+    from stream_osr_connectors.page.live.page_host import listen
+
     run = FolderRun(tmp_path, fitted_once(**MODEL))
     acceptor = Acceptor(run.journal)
     acceptor.start()
@@ -220,28 +216,6 @@ def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
     acceptor.stop()
     run.stop()
-
-
-def test_keys_within_the_horizon_are_found_again(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = InstanceJournal(path, horizon=2)
-    lines = [JournalLine(key, None, {"x": 1}, {"label": str(key)}) for key in ("a", "b", 7)]
-    for line in lines:
-        journal.append([line], pytest.fail)
-    journal.close()
-    with path.open("ab") as file:
-        file.write(b'{"n":4,"key":"to')
-    journal = InstanceJournal(path, horizon=2)
-    try:
-        assert (journal.last, journal.durable, journal.find("a")) == (3, 3, None)
-        found = journal.find(7)
-        assert found is not None
-        assert (found.n, found.digest, journal.immediate(found)) == (3, lines[2].digest, {"label": "7"})
-        entries = journal.append([JournalLine(key, None, {}, {"label": str(key)}) for key in (8, 9, 10)], pytest.fail)
-        assert [journal.immediate(each) for each in entries] == [{"label": key} for key in ("8", "9", "10")]
-        assert len(path.read_bytes().splitlines()) == 6
-    finally:
-        journal.close()
 
 
 def test_the_reason_of_an_instance_that_is_set_aside_is_found(tmp_path: Path) -> None:

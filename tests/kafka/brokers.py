@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kafka.security import Security
-
 SCRIPT = Path(__file__).parent / "broker" / "broker.sh"
 
 
@@ -23,19 +21,15 @@ class Broker:
     """Its id in the cluster."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
+        from tests.kafka.security import Security
+
         port, controller, secure, certified, guarded = _free_ports(5)
         self.address = f"127.0.0.1:{port}"
         self.security = Security(folder, secure, certified, guarded)
         extra = folder / "security.properties"
         extra.write_text(self.security.properties(port, controller))
-        self._environment = {
-            **os.environ,
-            "WORK": str(folder),
-            "LIBS": str(jars / "libs"),
-            "PORT": str(port),
-            "CONTROLLER_PORT": str(controller),
-            "EXTRA": str(extra),
-        }
+        own = {"WORK": str(folder), "LIBS": str(jars / "libs"), "EXTRA": str(extra)}
+        self._environment = {**os.environ, **own, "PORT": str(port), "CONTROLLER_PORT": str(controller)}
 
     def start(self) -> None:
         """Start it, unless it runs, and wait until it answers; its port may still belong to an old connection."""

@@ -8,22 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.cli.warmup import warm_up
-from stream_osr_connectors.kafka.client.errors import quieten
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 from tests.tiers import do_without
 
 
-@pytest.fixture(autouse=True, scope="session")
-def quiet_client() -> None:
-    """A failure is to be read without thousands of lines about reconnections."""
-    quieten()
-
-
 @pytest.fixture(scope="session")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker of this test run."""
+    from stream_osr_connectors.cli.warmup import warm_up
+    from stream_osr_connectors.kafka.client.errors import quieten
+
+    quieten()  # the log of a failure is read without thousands of lines about reconnections
     broker = Broker(tmp_path_factory.mktemp("broker"), Path(request.config.cache.mkdir("kafka-jars")))
     try:
         broker.start()
@@ -36,7 +32,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def broker(started: Broker) -> Iterator[Broker]:
-    """The broker, up: a test that failed may have left it dead, and workers behind."""
+    """The broker, up: a failed test may have stopped it or left workers behind."""
     started.start()
     yield started
     for worker in Worker.started:

@@ -1,10 +1,10 @@
-"""A schema registry over HTTP, as far as the examples use one."""
+"""A schema registry over HTTP, as far as the examples use one, and a server of JSON."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,39 +16,38 @@ class Registry:
     Attributes
     ----------
     address
-        URL of it.
+        Its URL.
     schemas
-        By number.
+        Schemas by number.
     subjects
         Numbers by name of the subject.
-    asked
-        Requests so far.
+    requests
+        Number of requests so far.
     busy
-        So many of the first requests are answered with 503.
+        Number of first requests that are answered with 503.
     refuses
-        Every schema is refused, as one that is not compatible.
+        Whether every schema is refused as incompatible.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self) -> None:
+        self.address = ""
         self.schemas: dict[int, Any] = {}
         self.subjects: dict[str, int] = {}
-        self.asked = self.busy = 0
+        self.requests = self.busy = 0
         self.refuses = False
 
     def add(self, schema: Any, number: int | None = None) -> int:
         """Register a schema; one that is there keeps its number."""
-        for known, its in self.schemas.items():
-            if its == schema:
-                return known
-        number = 11 + len(self.schemas) if number is None else number
-        self.schemas[number] = schema
-        return number
+        known = next((each for each, its in self.schemas.items() if its == schema), None)
+        if known is None:
+            known = 11 + len(self.schemas) if number is None else number
+            self.schemas[known] = schema
+        return known
 
     def answer(self, path: str, body: bytes | None) -> tuple[int, Any]:
         """Answer a request: the status, and JSON."""
-        self.asked += 1
-        if self.asked <= self.busy:
+        self.requests += 1
+        if self.requests <= self.busy:
             return 503, {"error_code": 50301, "message": "busy"}
         parts = path.strip("/").split("/")
         if body is None and parts[:2] == ["schemas", "ids"] and int(parts[2]) in self.schemas:
@@ -62,8 +61,8 @@ class Registry:
 
 
 @contextmanager
-def registry() -> Iterator[Registry]:
-    """Run one."""
+def serving(answer: Callable[[str, bytes | None], tuple[int, Any]]) -> Iterator[str]:
+    """Serve JSON over HTTP, at the address that it yields; ``answer`` returns the status and the content."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -73,7 +72,7 @@ def registry() -> Iterator[Registry]:
             self.give(self.rfile.read(int(self.headers["Content-Length"])))
 
         def give(self, body: bytes | None) -> None:
-            status, content = running.answer(self.path, body)
+            status, content = answer(self.path, body)
             written = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(written)))
@@ -84,10 +83,19 @@ def registry() -> Iterator[Registry]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running = Registry(f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        yield running
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
+        thread.join()
+
+
+@contextmanager
+def registry() -> Iterator[Registry]:
+    """Run a registry."""
+    running = Registry()
+    with serving(running.answer) as running.address:
+        yield running

@@ -6,9 +6,9 @@ import re
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from tests.kafka.streams import Worker
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def address(worker: Worker) -> str:
@@ -27,21 +27,23 @@ def status(worker: Worker, path: str) -> int:
             return error.code
 
 
-def metrics(worker: Worker) -> dict[str, list[tuple[dict[str, str], float]]]:
+def metrics(worker: Worker) -> Samples:
     """All samples, by name."""
     with urlopen(address(worker) + "/metrics", timeout=10) as answer:
         return samples_of(answer.read().decode())
 
 
-def samples_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples_of(text: str) -> Samples:
     """All samples of an answer, by name."""
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
 
 
-def total(samples: dict[str, list[tuple[dict[str, str], float]]], name: str, **labels: str) -> float:
+def total(samples: Samples, name: str, **labels: str) -> float:
     """Sum of the samples that have these labels."""
     return sum(value for its, value in samples.get(name, ()) if labels.items() <= its.items())

@@ -12,12 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
-
-import yaml
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import AbortTransactionSpec
-from kafka.errors import KafkaTimeoutError
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
@@ -27,6 +22,9 @@ from stream_osr_connectors.kafka.run.partition import seed_of
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.blobs import fitted_once, stream_part
 from tests.processes import Process
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
 ANSWER_MS, PATIENCE = 15_000, 4
@@ -66,41 +64,23 @@ class Stream:
         self.sent: list[list[Sent]] = [[] for _ in range(partitions)]
         self.counted: dict[str, float] | None = None
         """Lost and repeated records by the metrics of the service, over all processes that ended as they should."""
-        self.settings = {
-            "model": str(folder / "model.osr"),
-            "brokers": address,
-            "input": self.topic,
-            "group": f"group-of-{self.topic}",
-            "state": str(folder / "state"),
-            "session_timeout": 6.0,
-            "max_wait": 0.3,
-            "log_level": "debug",
-            **settings,
-        }
-        takes = {
-            "": LARGEST,
-            ".decisions": LARGEST,
-            ".events": LARGEST,
-            ".dlq": LARGEST + (1 << 16),
-            **(limits or {}),
-        }
+        names = {"input": self.topic, "group": f"group-of-{self.topic}"}
+        paths = {"model": str(folder / "model.osr"), "state": str(folder / "state")}
+        quick = {"session_timeout": 6.0, "max_wait": 0.3, "log_level": "debug"}
+        self.settings = {"brokers": address, **names, **paths, **quick, **settings}
         model.save(folder / "model.osr")
-        admin = KafkaAdminClient(bootstrap_servers=address)
-        admin.create_topics(
-            {
-                f"{self.topic}{suffix}": {
-                    "num_partitions": partitions,
-                    "replication_factor": 1,
-                    "configs": {"max.message.bytes": str(largest), "retention.ms": "-1"},  # the timestamps are old
-                }
-                for suffix, largest in takes.items()
-            },
-            wait_for_metadata=True,
-        )
-        admin.close()
+        largest_of = dict.fromkeys(["", ".decisions", ".events"], LARGEST) | {".dlq": LARGEST + (1 << 16)}
+        of_all = {"retention.ms": "-1"}  # the timestamps are old
+        configs = {
+            f"{self.topic}{suffix}": {"max.message.bytes": str(largest), **of_all}
+            for suffix, largest in (largest_of | (limits or {})).items()
+        }
+        make_topics(address, partitions, configs)
 
     def config(self) -> Path:
         """Write the settings to a file, at once: a worker that starts may be reading it."""
+        import yaml
+
         path, written = self.folder / "service.yaml", self.folder / f"{uuid.uuid4().hex}.yaml"
         written.write_text(yaml.safe_dump(self.settings))
         return written.replace(path)
@@ -122,12 +102,22 @@ class Stream:
         records = records_of(self.address, f"{self.topic}.{suffix}")
         return [[record for record in records if record.partition == number] for number in range(self.partitions)]
 
+    def values(self, suffix: str) -> list[list[dict[str, Any]]]:
+        """Contents of all committed records of an output, partition by partition."""
+        return [[json.loads(record.value) for record in partition] for partition in self.read(suffix)]
+
+    def event_types(self, partition: int) -> list[str]:
+        """Types of the events of a partition, in order."""
+        return [value["type"] for value in self.values("events")[partition]]
+
     def committed(self) -> list[int]:
         """Offsets that the group has committed; a client that gets no answer, a broker being killed, is replaced.
 
-        A broker that was killed may have lost track of a transaction. Nobody else ends it; the documented remedy is
-        applied, once.
+        A broker that was killed may have lost track of a transaction. The documented remedy is applied, once.
         """
+        from kafka import KafkaConsumer, TopicPartition
+        from kafka.errors import KafkaTimeoutError
+
         places = [TopicPartition(self.topic, number) for number in range(self.partitions)]
         for attempt in range(2 * PATIENCE):
             if attempt == PATIENCE and not abort_hanging_offsets(self.address, PATIENCE * ANSWER_MS / 1000):
@@ -150,8 +140,36 @@ class Stream:
         until(done or is_committed, seconds, lambda: f"committed {self.committed()} of {list(map(len, self.sent))}")
 
 
+def make_topics(address: str, partitions: int, configs: dict[str, dict[str, str]]) -> None:
+    """Create topics with these configurations."""
+    from kafka import KafkaAdminClient
+
+    common = {"num_partitions": partitions, "replication_factor": 1}
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    admin.create_topics({name: {**common, "configs": own} for name, own in configs.items()}, wait_for_metadata=True)
+    admin.close()
+
+
+def make_topic(address: str, name: str, partitions: int, **configs: str) -> str:
+    """Create a topic, and return its name."""
+    make_topics(address, partitions, {name: configs})
+    return name
+
+
+def send_commands(stream: Stream, *commands: Any) -> None:
+    """Put commands into the topic of labels of a stream; bytes as they are."""
+    values = [command if isinstance(command, bytes) else json.dumps(command).encode() for command in commands]
+    messages = [Outgoing(stream.settings["labels"], 0, None, value, [], None) for value in values]
+    producer = PlainProducer.at(stream.address, 10)
+    assert not producer.send(messages).refused
+    producer.close(10)
+
+
 def abort_hanging_offsets(address: str, seconds: float) -> list[str]:
     """Abort the transactions with offsets that had no record for some seconds; a line for each, which is printed."""
+    from kafka import KafkaAdminClient, TopicPartition
+    from kafka.admin import AbortTransactionSpec
+
     admin, lines = KafkaAdminClient(bootstrap_servers=address), []
     try:
         (topic,) = admin.describe_topics(["__consumer_offsets"])
@@ -168,17 +186,23 @@ def abort_hanging_offsets(address: str, seconds: float) -> list[str]:
     return lines
 
 
-def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
-    """Wait for something; where it does not come, say what is there instead."""
+Found = TypeVar("Found")
+
+
+def until(done: Callable[[], Found], seconds: float, found: Callable[[], str]) -> Found:
+    """Wait until a function returns something true, and return that; fail with what was found instead."""
     ends = time.monotonic() + seconds
-    while not done():
+    while not (result := done()):
         if time.monotonic() > ends:
-            raise AssertionError(f"not within {seconds:g} s: {told()}")
+            raise AssertionError(f"not within {seconds:g} s: {found()}")
         time.sleep(0.2)
+    return result
 
 
 def records_of(address: str, topic: str) -> list[Any]:
     """All committed records of a topic."""
+    from kafka import KafkaConsumer, TopicPartition
+
     consumer = KafkaConsumer(bootstrap_servers=address, max_poll_records=5000, **CONSUMER)
     try:
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
@@ -199,6 +223,8 @@ def settled_ends(consumer: Any, places: Sequence[TopicPartition], address: str) 
     A producer hears that a transaction is committed before each partition does: on a busy machine its records come
     into sight later than the offsets that were committed with them. Where none ends in time, what is in sight counts.
     """
+    from kafka import KafkaConsumer
+
     anything = KafkaConsumer(bootstrap_servers=address)
     try:
         last = anything.end_offsets(places)
@@ -223,20 +249,11 @@ class Worker:
     started: ClassVar[list[Worker]] = []
 
     def __init__(
-        self,
-        stream: Stream,
-        instance: str = "w",
-        subcommand: str = "run",
-        *,
-        anew: bool = False,
-        **environment: str,
+        self, stream: Stream, instance: str = "w", subcommand: str = "run", *, anew: bool = False, **environment: str
     ) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
-        self._start(
-            ["-m", "stream_osr_connectors", subcommand, "--config", str(stream.config()), "--instance", instance],
-            anew=anew,
-            **environment,
-        )
+        command = ["-m", "stream_osr_connectors", subcommand, "--config", str(stream.config())]
+        self._start([*command, "--instance", instance], anew=anew, **environment)
 
     def _start(self, arguments: Sequence[str], *, anew: bool = False, **environment: str) -> None:
         command = ["-W", "ignore", *arguments]
@@ -269,6 +286,12 @@ class Worker:
         last = [line for line in self.lines() if " transaction " in line][-1:]
         return bool(last) and "committed" not in last[0]
 
+    def await_transaction(self, seconds: float) -> None:
+        """Wait until a transaction is open, the worker ends, or the time is over."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and self.process.poll() is None and not self.in_transaction():
+            time.sleep(0.001)
+
     def await_line(self, text: str, seconds: float = 40) -> None:
         """Wait until it has logged something."""
         ends = time.monotonic() + seconds
@@ -280,13 +303,11 @@ class Worker:
 
 def instances(n: int, partitions: int, seed: int = 0, begin: int = 0) -> list[tuple[int, Sent]]:
     """Instances of two known classes and a new one, dealt out to the partitions."""
-    return [
-        (
-            number % partitions,
-            Sent(f"k{begin + number}".encode(), json.dumps(x).encode(), (("trace", b"%d" % number),)),
-        )
+    sent = [
+        Sent(f"k{begin + number}".encode(), json.dumps(x).encode(), (("trace", b"%d" % number),))
         for number, (x, _) in enumerate(stream_part(n, seed))
     ]
+    return [(number % partitions, record) for number, record in enumerate(sent)]
 
 
 def small_model(**arguments: Any) -> OpenSetRecognizer:
@@ -313,47 +334,47 @@ def check_exactly_once(stream: Stream) -> list[int]:
         for record, offset in zip(decisions, offsets, strict=True):
             assert record.key == sent[offset].key
             assert dict(record.headers)["ce_id"] == f"{stream.topic}-{number}-{offset}".encode()
-            assert [h for h in record.headers if h[0] == "trace"] == [
-                h for h in sent[offset].headers if h[0] == "trace"
-            ]
-        ends = [
-            offset
-            for offset, value, after in zip(offsets, values, [*values[1:], None], strict=True)
-            if after is None or after["batch"] != value["batch"]
-        ]
-        expected, told = decide(stream, number, offsets, ends)
-        shown = [{name: value for name, value in each.items() if name in expected[0]} for each in values]
-        assert shown == expected, f"partition {number}: other decisions"
-        assert [json.loads(record.value)["type"] for record in events] == [event["type"] for event in told]
-        got = [
-            {k: v for k, v in json.loads(record.value).items() if k in event}
-            for record, event in zip(events, told, strict=True)
-        ]
-        assert got == told, f"partition {number}: other events"
-        counts.append(len(ends))
+            assert trace_of(record.headers) == trace_of(sent[offset].headers)
+        model = recognizer_after(stream, number, values)
+        check_outputs(model, values, [json.loads(record.value) for record in events], f"partition {number}")
+        counts.append(len(ends_of(values)))
     return counts
 
 
-def decide(
-    stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Decide instances in this process; ``ends`` are the offsets of the last instances of the micro-batches."""
-    model = recognizer_after(stream, number, offsets, ends)
-    decisions = [json.loads(json.dumps(decision.as_dict())) for decision in model.drain()]
-    return decisions, [json.loads(json.dumps(event.as_dict())) for event in model.drain_events()]
+def trace_of(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes | None]:
+    """Values of the header that :func:`instances` sets."""
+    return [value for name, value in headers if name == "trace"]
 
 
-def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]) -> OpenSetRecognizer:
-    """Give the recognizer of a partition as it is after them."""
+def check_outputs(
+    model: OpenSetRecognizer, decisions: list[dict[str, Any]], events: list[dict[str, Any]], about: str
+) -> None:
+    """Check that decisions and events hold what the recognizer returns, to the last bit."""
+    for kind, values, drained in (("decisions", decisions, model.drain()), ("events", events, model.drain_events())):
+        expected = [json.loads(json.dumps(each.as_dict())) for each in drained]
+        assert len(values) == len(expected), f"{about}: another number of {kind}"
+        shown = [{name: value[name] for name in each} for value, each in zip(values, expected, strict=True)]
+        assert shown == expected, f"{about}: other {kind}"
+
+
+def ends_of(decisions: list[dict[str, Any]]) -> set[int]:
+    """Offsets of the last instances of the micro-batches, by the decisions of a partition."""
+    return {*{value["batch"]: value["offset"] for value in decisions}.values()}
+
+
+def recognizer_after(
+    stream: Stream, number: int, decisions: list[dict[str, Any]], seed: int | None = None
+) -> OpenSetRecognizer:
+    """Return a recognizer of a partition that has decided the same micro-batches in this process."""
     arguments = stream.model.arguments
-    seed = seed_of(arguments["seed"], Place(stream.topic, number))
+    seed = seed_of(arguments["seed"], Place(stream.topic, number)) if seed is None else seed
     whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
-    model, last = OpenSetRecognizer.from_trained(stream.model.trained, **grouped(**whole)), set(ends)
-    for offset in offsets:
+    model, ends = OpenSetRecognizer.from_trained(stream.model.trained, **grouped(**whole)), ends_of(decisions)
+    for offset in (value["offset"] for value in decisions):
         sent = stream.sent[number][offset]
         x = json.loads(sent.value or b"{}")
         timestamp = 1_700_000_000_000 + offset if sent.timestamp is None else sent.timestamp
         model.learn_one(x.get("features", x), t=timestamp / 1000, key=(sent.key or b"").decode())
-        if offset in last:
+        if offset in ends:
             model.close_batch()
     return model

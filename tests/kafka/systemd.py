@@ -30,31 +30,8 @@ CHECKOUT, PYTHON, PACKAGES, TRIAL = (Path("/opt", name) for name in ("checkout",
 
 TARGETS = ("basic", "default", "multi-user", "network-online", "shutdown", "sysinit", "umount")
 
-BOOT = """
-set -e
-mount --make-rprivate /
-mount -t proc proc /proc
-umount -R /sys/fs/cgroup
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t tmpfs tmpfs /run
-for folder in etc opt var; do
-    mkdir -p /run/kept/$folder /run/work/$folder
-    mount -t overlay overlay -o lowerdir=/$folder,upperdir=/run/kept/$folder,workdir=/run/work/$folder /$folder
-done
-while read -r from to; do
-    mkdir -p "$to"
-    mount --rbind "$from" "$to"
-done < "$1/places"
-mount -t tmpfs tmpfs /tmp
-cd /opt/trial
-echo 'stream-osr:x:10001:10001::/:/bin/false' >> /etc/passwd
-echo 'stream-osr:x:10001:' >> /etc/group
-mkdir -p /opt/stream-osr/bin /etc/stream-osr /var/cache/stream-osr
-cp command /opt/stream-osr/bin/stream-osr
-cp -r compiled/. /var/cache/stream-osr
-exec env -i PATH="$PATH" container=other SYSTEMD_UNIT_PATH=/opt/trial/units /lib/systemd/systemd --system \
-    --unit=default.target --log-target=console --show-status=no
-"""
+BOOT = Path(__file__).with_name("boot.sh")
+"""Mounts what the namespaces have, and becomes systemd."""
 
 
 class Systemd:
@@ -78,15 +55,15 @@ class Systemd:
     def ctl(self, verb: str, *more: str) -> str:
         """Run systemctl on the unit."""
         done = self.inside("systemctl", verb, NAME, *more)
-        assert done.returncode == 0, (
-            f"{verb}: {done.stderr}{self.inside('systemctl', 'status', NAME).stdout}{self.said()}"
-        )
+        status = self.inside("systemctl", "status", NAME).stdout if done.returncode else ""
+        assert done.returncode == 0, f"{verb}: {done.stderr}{status}{self.said()}"
         return done.stdout
 
     def show(self, *names: str) -> list[str]:
         """Properties of the unit."""
-        told = dict(line.split("=", 1) for line in self.ctl("show", f"--property={','.join(names)}").splitlines())
-        return [told[name] for name in names]
+        lines = self.ctl("show", f"--property={','.join(names)}").splitlines()
+        values = dict(line.split("=", 1) for line in lines)
+        return [values[name] for name in names]
 
     def configure(self, name: str, content: str) -> None:
         """Put a file into /etc/stream-osr."""
@@ -122,7 +99,7 @@ def systemd(folder: Path) -> Iterator[Systemd]:
         pytest.skip("systemd needs root for namespaces")
     group = _cgroup() / f"stream-osr-test-{os.getpid()}"
     prepare(folder)
-    unshared = ["--pid", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child", "sh", "-c", BOOT, "boot"]
+    unshared = ["--pid", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child", "sh", BOOT]
     into = f'echo $$ > {group}/cgroup.procs && exec setpriv --pdeathsig KILL unshare "$@"'
     try:
         group.mkdir()

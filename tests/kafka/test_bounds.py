@@ -1,38 +1,43 @@
-"""Bounds at the doors of the service: what is asked of it, and what is read."""
+"""Bounds of the service: commands and records beyond them, and micro-batches that fail by some of their records."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
-from stream_osr import Limits, OpenSetRecognizer
+from stream_osr import Limits, ModelOptions, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings, command_topic
-from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask
+from stream_osr_connectors.kafka.command_topic import CommandTopic, ask
+from stream_osr_connectors.kafka.run import partition as closing
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, step
 from stream_osr_connectors.kafka.run.publishing import PendingBatch, account
 from stream_osr_connectors.kafka.stats import ServiceStats
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.kafka.wire.messages import Message, PartitionOutput
 from stream_osr_connectors.values import DecodeError
+from tests import examples
 from tests.blobs import fitted_once
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
-from tests.kafka.streams import Stream, small_model
-from tests.kafka.test_labels import Labels
+from tests.kafka.streams import Stream, make_topic, send_commands, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records
 
+SIZE = 64
 PUBLISHER = publisher(10_000_000)
 MONSTERS = [
     b'{"undo": "s/' + b"9" * 5000 + b'"}',
@@ -58,22 +63,44 @@ JUNK = [
 ]
 
 
-# What is asked
+READ, READ_WHOLE = (
+    JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"], label_type=kind), 1_000_000)
+    for kind in ("auto", "int")
+)
 
 
-@pytest.mark.parametrize("value", [*MONSTERS, *JUNK], ids=range(len(MONSTERS) + len(JUNK)))
-def test_no_record_of_the_labels_raises_anything_else(value: bytes | None) -> None:
-    with pytest.raises(DecodeError):
-        parse_record(value)
+def partition_of(model: OpenSetRecognizer, **arguments: Any) -> Partition:
+    return begin(OpenSetRecognizer.from_trained(model.trained, **grouped(chains=1, **arguments)), Boundary(0))
 
 
-def test_monsters_are_left_and_counted(
+def classes_by_number(**arguments: Any) -> Partition:
+    """A partition whose classes are 0 and 1."""
+    model = OpenSetRecognizer(chains=1, seed=5)
+    for i in range(40):
+        model.learn_one({"a": i % 7, "b": i % 5}, 0)
+        model.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
+    model.freeze()
+    return partition_of(model, **arguments)
+
+
+# Commands
+
+
+def test_a_command_that_cannot_be_read_raises_only_a_decode_error() -> None:
+    for value in (*MONSTERS, *JUNK):
+        try:
+            command = parse_record(value)
+        except DecodeError:
+            continue
+        pytest.fail(f"{value!r:.80} is read as {command}")
+
+
+def test_commands_that_cannot_be_read_are_left_and_counted(
     broker: Broker, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels_topic = "labels-" + tmp_path.name
-    stream = Stream(broker.address, tmp_path, 1, small_model(), labels=labels_topic)
-    labels = Labels(stream)
-    labels.ask(*MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
+    topic = make_topic(broker.address, "labels-" + tmp_path.name, 1)
+    stream = Stream(broker.address, tmp_path, 1, small_model(), labels=topic)
+    send_commands(stream, *MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
     figures = ServiceStats()
     with caplog.at_level(logging.WARNING, "stream_osr.kafka"):
         log = CommandTopic(ServiceSettings(**stream.settings), figures)
@@ -93,21 +120,17 @@ def test_monsters_are_left_and_counted(
     def fail(value: bytes) -> Command:
         raise RecursionError("by order of the test")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(command_topic, "parse_record", fail)
-        topic = CommandTopic(ServiceSettings(**stream.settings), figures)
-        topic.open()
-        topic.close()
+    monkeypatch.setattr(command_topic, "parse_record", fail)
+    log = CommandTopic(ServiceSettings(**stream.settings), figures)
+    log.open()
+    log.close()
     assert figures.counts["commands_unreadable", None] == 2 * len(MONSTERS) + 2
 
 
 def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
     model = fitted_once(chains=1, seed=5, max_classes=2)
-    partition = begin(
-        OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), Boundary(0)
-    )
-    partition, _ = advance(partition, [records(40)])
-    asked = [
+    partition, _ = advance(partition_of(model, max_classes=2), [records(40)])
+    contents = [
         {"subclass": "in/3:99", "label": "a"},
         {"subclass": "in/4:99", "label": "a"},  # another's
         {"key": "k3", "label": "l" * 300},
@@ -116,7 +139,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
         {"key": "k3", "label": 2**63},
         {"key": "k3", "label": "left"},
     ]
-    commands = [parse_record(json.dumps(each).encode()) for each in asked]
+    commands = [parse_record(json.dumps(each).encode()) for each in contents]
     after, outcome = step(partition, PLACE, records(40, 40), commands, Boundary(80, 7), DECODE)
     assert outcome.left == 5
     assert caplog.text.count("was not applied") == 5
@@ -129,7 +152,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
 
 
 def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    partition = begin(OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), Boundary(0))
+    partition = partition_of(fitted_once(chains=1, seed=5))
 
     def fail(*_: Any) -> None:
         raise FloatingPointError("by order of the test")
@@ -141,115 +164,177 @@ def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPat
     assert "by order of the test" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("label", "key"),
-    [("l" * 257, "k"), (10**30, "k"), ("left", 10**30), ("left", "k\ud800"), ("left", "k" * 5000)],
-    ids=["label", "large label", "large key", "half a pair", "key"],
-)
-def test_the_command_line_refuses_what_the_service_would(label: Any, key: Any) -> None:
+def test_the_command_line_refuses_what_the_service_would() -> None:
     settings = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", labels="in.labels")
-    with pytest.raises(InvalidParameter, match="the service could not do that"):
-        ask(settings, Command("label", label=label, key=key))
+    for label, key in (("l" * 257, "k"), (10**30, "k"), ("left", 10**30), ("left", "k\ud800"), ("left", "k" * 5000)):
+        with pytest.raises(InvalidParameter, match="the service could not do that"):
+            ask(settings, Command("label", label=label, key=key))
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0, 40), (3, 9), (4, 9), (9, 9), (10, 40)])
-def test_the_log_keeps_what_was_asked(begin: int, end: int) -> None:
-    of, other = ("in", 0), ("other", 3)
-    asked = {
-        1: Command("label", label=True, key="k"),
-        3: Command("label", label="left", key=2**64 - 1, by="ann"),
-        4: Command("promote", subclasses=(7,), label=3, partition=of, run="77aa", reason="a lamp"),
-        8: Command("mute", subclasses=(10**18 - 1,), partition=of),
-        9: Command("undo", partition=other),
-    }
-    log = Commands()
-    for place, command in asked.items():
-        log.append(place, command)
-    expected = [command for place, command in asked.items() if begin <= place < end]
-    found = list(log.commands(begin, end))
-    assert found == expected
-    assert [list(map(type, each)) for each in found] == [list(map(type, each)) for each in expected]
-    assert log.latest == {of: 8, other: 9}
+# Records
 
 
-def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
-    log = Commands()
-    command = parse_record(b'{"key": "k1234567", "label": "leak"}')
-    for place in range(10_000):
-        log.append(place, command)
-    size = sum(part.__sizeof__() for part in (log._places, log._ends, log._written))
-    assert size / 10_000 < 100
-    assert log.commands(9_998, 20_000) == [command] * 2
+def two_records(content: dict[str, Any], key: bytes = b"k") -> list[Message]:
+    values = orjson.dumps({"a": 1, "b": 1, **content}), b'{"a": 1, "b": 1}'
+    return [Message("in", 3, n, 1000, (key, b"k1")[n], value, []) for n, value in enumerate(values)]
 
 
-# What is read
-
-
-def labelled(value: Any, key: bytes = b"k") -> list[Message]:
-    content = orjson.dumps({"a": 1, "b": 1, "y": value}) if not isinstance(value, bytes) else value
-    return [
-        Message("in", 3, 0, 1000, key, content, []),
-        Message("in", 3, 1, 1000, b"k1", b'{"a": 1, "b": 1}', []),
-    ]
-
-
-def fresh(**arguments: Any) -> Partition:
-    numbers = OpenSetRecognizer(chains=1, seed=5)
-    for i in range(40):
-        numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
-        numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
-    numbers.freeze()
-    return begin(OpenSetRecognizer.from_trained(numbers.trained, **grouped(chains=1, **arguments)), Boundary(0))
-
-
-READ, READ_WHOLE = (
-    JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"], label_type=kind), 1_000_000)
-    for kind in ("auto", "int")
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "arguments"),
-    [
-        ({"y": "l" * 900_000}, {"unknown": "x"}),
-        ({"y": 2**63}, {}),
-        ({"y": 7}, {"max_classes": 2}),
-        ({"id": "k" * 5000}, {}),
-        ({"id": "\N{SNOWMAN}" * 1366}, {}),
-        ({"id": 2**63}, {}),
-        ({"y": 1e30}, {"decode": READ_WHOLE}),
-        ({"y": "9" * 400}, {"decode": READ_WHOLE}),
-    ],
-    ids=[
-        *("long label", "large label", "third class", "long key", "long key of three bytes each", "large key"),
-        *("a number that JSON cannot say as a whole one", "a text of one"),
-    ],
-)
-def test_beyond_the_bounds_it_is_a_dead_letter(value: dict[str, Any], arguments: dict[str, Any]) -> None:
-    decode = arguments.pop("decode", None)
-    if isinstance(value.get("y"), str) and decode is None:
-        now = begin(OpenSetRecognizer.from_trained(fitted_once(chains=1, seed=5).trained, chains=1), Boundary(0))
-    else:
-        now = fresh(**arguments)
-    batch = labelled(orjson.dumps({"a": 1, "b": 1, **value}))
-    after, outcome = step(now, PLACE, batch, (), Boundary(2), decode or READ)
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
-    assert len(PUBLISHER.decisions(PLACE, outcome.decisions)) == 1
-    assert after.model.signals.data_quality == after.model.counters["refused"] == 1
+def test_beyond_the_bounds_it_is_a_dead_letter() -> None:
+    of_numbers, of_texts = classes_by_number(), partition_of(fitted_once(chains=1, seed=5))
+    for name, before, content, decode in (
+        ("long label", of_texts, {"y": "l" * 900_000}, READ),
+        ("large label", of_numbers, {"y": 2**63}, READ),
+        ("third class", classes_by_number(max_classes=2), {"y": 7}, READ),
+        ("long key", of_numbers, {"id": "k" * 5000}, READ),
+        ("long key of three bytes each", of_numbers, {"id": "\N{SNOWMAN}" * 1366}, READ),
+        ("large key", of_numbers, {"id": 2**63}, READ),
+        ("a number that JSON cannot say as a whole one", of_numbers, {"y": 1e30}, READ_WHOLE),
+        ("a text of one", of_numbers, {"y": "9" * 400}, READ_WHOLE),
+    ):
+        after, outcome = step(before, PLACE, two_records(content), (), Boundary(2), decode)
+        assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")], name
+        assert len(PUBLISHER.decisions(PLACE, outcome.decisions)) == 1, name
+        assert after.model.signals.data_quality == after.model.counters["refused"] == 1, name
 
 
 def test_a_key_of_three_thousand_bytes_is_what_it_was() -> None:
     for key in (b"k" * 3000, "\N{SNOWMAN}".encode() * 1365):
-        _, outcome = step(fresh(), PLACE, labelled(None, key), (), Boundary(2), READ)
+        _, outcome = step(classes_by_number(), PLACE, two_records({"y": None}, key), (), Boundary(2), READ)
         assert [decision.key for _, decision in outcome.decisions] == [key.decode(), "k1"]
 
 
 def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Path) -> None:
-    model = fitted_once(chains=1, seed=5)
-    identities = []
-    for number, most in enumerate((1000, 7)):
+    model, identities = fitted_once(chains=1, seed=5), set()
+    for most, by in ((1000, None), (7, None), (7, "key"), (7, "device")):
         model.limits = Limits(max_classes=most)
-        model.save(tmp_path / f"{number}.osr")
-        settings = ServiceSettings(model=tmp_path / f"{number}.osr", brokers="b", input="in")
-        identities.append(ModelFile.load(settings).identity)
-    assert identities[0] != identities[1]
+        model.save(tmp_path / "m.osr")
+        settings = ServiceSettings(model=tmp_path / "m.osr", brokers="b", input="in", by=by)
+        identities.add(ModelFile.load(settings).identity)
+    assert len(identities) == 4
+
+
+# Micro-batches
+
+
+class Failing:
+    """Makes micro-batches fail that hold one of some instances, and counts how often one is closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: Iterable[str], labels: Iterable[str] = ()) -> None:
+        self.closed = 0
+        close, keys, labels = OpenSetRecognizer.close_batch, {*keys}, {*labels}
+
+        def close_or_fail(model: OpenSetRecognizer) -> None:
+            self.closed += 1
+            found = sorted(keys & {arrived.key for arrived in model.value.buffer})
+            found += sorted(labels & {evidence.label for evidence in model.value.evidence})
+            if found:
+                raise FloatingPointError(f"by order of the test: {found}")
+            close(model)
+
+        monkeypatch.setattr(OpenSetRecognizer, "close_batch", close_or_fail)
+
+
+@pytest.fixture
+def before() -> Partition:
+    model = fitted_once(chains=1, decision_delay=20, seed=5, batch_size=1 << 62)
+    return close(begin(model, Boundary(0)), records(40))[0]
+
+
+def close(partition: Partition, batch: list[Message], commands: Any = ()) -> tuple[Partition, PartitionOutput]:
+    after, (outcome,) = advance(partition, [batch], commands)
+    return after, outcome
+
+
+@pytest.mark.parametrize(
+    "culprits", [["k40"], ["k71"], ["k103"], ["k50", "k51"], ["k40", "k60", "k103"], [f"k{n}" for n in range(60, 65)]]
+)
+def test_the_others_are_decided_as_if_it_had_not_been_there(
+    before: Partition, monkeypatch: pytest.MonkeyPatch, culprits: list[str], caplog: Any
+) -> None:
+    batch = records(SIZE, 40, 40)
+    batch[7] = batch[7]._replace(value=b"{")
+    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
+    expected, without = close(before, [r for r in batch if (r.key or b"").decode() not in culprits])
+    with monkeypatch.context() as patch:
+        Failing(patch, culprits)
+        after, outcome = close(before, batch)
+        again = close(before, batch)[1]
+    assert [(d, origin) for origin, d in outcome.decisions] == [(d, origin) for origin, d in without.decisions]
+    assert after.waiting == expected.waiting
+    assert (len(outcome.taken.labelled), outcome.taken.missing, outcome.taken.values) == (1, 0, without.taken.values)
+    reasons = {f"k{r.offset}": (refusal.stage, str(refusal.error)) for r, refusal in outcome.taken.refused}
+    assert [*reasons] == sorted({"k47", *culprits}, key=lambda key: int(key[1:])), "in their order"
+    assert reasons.pop("k47")[0] == "DECODE"
+    for culprit, (stage, error) in reasons.items():
+        assert stage == "PROCESS"
+        assert f"'{culprit}'" in error, "each has the reason that is its own"
+    assert again.decisions == outcome.decisions
+    assert after.model.counters["refused"] == after.model.signals.data_quality == len(outcome.taken.refused)
+    assert [r.offset for r, _ in again.taken.refused] == [r.offset for r, _ in outcome.taken.refused]
+    following = records(SIZE, 200, 200)
+    assert close(after, following)[1] == close(expected, following)[1]
+    assert "failed. Dead letters are the records that cause the failure: " in caplog.text
+
+
+def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = records(SIZE, 40, 40)
+    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "evil"}')
+    Failing(monkeypatch, [], ["evil"])
+    _, outcome = close(before, batch)
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(49, "PROCESS")]
+    assert len(outcome.taken.labelled) == 0
+    assert len(outcome.decisions) == SIZE - 1
+
+
+@pytest.mark.parametrize("keys", [None, [f"k{n}" for n in range(40, 104, 2)]])
+def test_without_an_end_all_of_it_are_dead_letters(
+    before: Partition, monkeypatch: pytest.MonkeyPatch, keys: list[str] | None
+) -> None:
+    """It fails without any record (by a command, say), or by too many: the number of tries is bounded."""
+    batch = records(SIZE, 40, 40)
+    batch[7] = batch[7]._replace(value=b"{")
+    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
+    commands = [] if keys else [parse_record(b'{"key": "k3", "label": "evil"}')]
+    failing = Failing(monkeypatch, keys or [], ["evil"])
+    after, outcome = close(before, batch, commands)
+    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"
+    assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
+    assert (outcome.decisions, len(outcome.taken.labelled), outcome.taken.values) == ([], 0, 0)
+    was, now = before.model.as_state(), after.model.as_state()
+    assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
+    assert (now, after.model.value.stream) == (was, before.model.value.stream)
+    assert failing.closed <= 2 * closing.MOST_TRIES
+
+
+def test_a_marker_of_a_missing_value_is_no_number() -> None:
+    model = fitted_once(chains=1, seed=5, batch_size=1 << 62, missing=["-999"])
+    batch = records(8)
+    batch[3] = batch[3]._replace(value=b'{"a": -999, "b": 0.1}')
+    _, outcome = close(begin(model, Boundary(0)), batch)
+    assert (outcome.taken.missing, len(outcome.decisions)) == (1, 8)
+
+
+def test_text_columns_are_decided_as_by_the_class() -> None:
+    """Text is no number, a number is a category where text is, and null is missing."""
+    example = examples.example("intrusion")
+    model = OpenSetRecognizer(batch_size=1 << 62, seed=1, chains=1, model=ModelOptions(window=32))
+    for x, kind in example.labelled(300, np.random.default_rng(1)):
+        model.learn_one(x, kind)
+    model.freeze()
+    assert set(model.trained.values) == {"protocol_type", "service", "flag"}
+    drawn = list(example.stream(160, np.random.default_rng(2)))
+    for number, change in ((100, {"src_bytes": "much"}), (101, {"service": 8080}), (102, {"flag": None})):
+        drawn[number][0].update(change)
+    batch = [Message(*PLACE, n, n, b"%d" % n, json.dumps(x).encode(), []) for n, (x, _) in enumerate(drawn)]
+    decode = JsonDecoder(JsonFields(features=list(drawn[0][0])), 10_000)
+    _, outcome = step(begin(copy(model), Boundary(0)), PLACE, batch, (), Boundary(len(batch)), decode)
+    ((message, refusal),) = outcome.taken.refused
+    assert (message.offset, refusal.stage) == (100, "VALIDATE")
+    assert "feature 'src_bytes' is 'much'" in str(refusal.error)
+    for number, (x, _) in enumerate(drawn):
+        if number != 100:
+            model.learn_one({**x, "service": str(x["service"])}, key=str(number), t=number / 1000)
+    model.close_batch()
+    assert [decision for _, decision in outcome.decisions] == list(model.drain())
+    right = [d.label == drawn[int(d.key)][1] for _, d in outcome.decisions if drawn[int(d.key)][1] in example.KNOWN]
+    assert np.mean(right) > 0.95

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
-import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
@@ -32,10 +26,10 @@ from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message
 from tests.blobs import stream_part
 from tests.kafka.brokers import Broker
+from tests.kafka.commands import done, refused
 from tests.kafka.scraping import address, metrics, status, total
-from tests.kafka.streams import Sent, Stream, Worker, small_model, until
-from tests.kafka.test_commands import refused, run
-from tests.kafka.test_crash import wait_for_transaction
+from tests.kafka.streams import Sent, Stream, Worker, check_outputs, ends_of, recognizer_after, small_model, until
+from tests.kafka.test_monitor import ask
 
 PARTITIONS = 2
 KEYS = [f"pump {n}" for n in range(6)]
@@ -43,17 +37,13 @@ BAD_KEYS = (None, b"", b"\xff")
 NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
 
 
-def instances(n: int, begin: int, keys: Sequence[str] = KEYS) -> list[tuple[int, Sent]]:
+def instances(n: int, begin: int, keys: Sequence[str] = KEYS, partitions: int = PARTITIONS) -> list[tuple[int, Sent]]:
     """Instances of some keys, of which the first has the most, with a new class in each of them."""
     out = []
     for number, (x, _) in enumerate(stream_part(n, seed=begin), begin):
         key = number % (len(keys) + 1) % len(keys)
-        out.append((key % PARTITIONS, Sent(keys[key].encode(), json.dumps({**x, "device": keys[key]}).encode())))
+        out.append((key % partitions, Sent(keys[key].encode(), json.dumps({**x, "device": keys[key]}).encode())))
     return out
-
-
-def values(stream: Stream, suffix: str) -> list[list[dict[str, Any]]]:
-    return [[json.loads(record.value) for record in partition] for partition in stream.read(suffix)]
 
 
 def check_each_key(stream: Stream, dead: list[set[int]]) -> int:
@@ -62,40 +52,26 @@ def check_each_key(stream: Stream, dead: list[set[int]]) -> int:
     Returns the number of micro-batches.
     """
     batches = 0
-    for number, (decisions, events) in enumerate(
-        zip(values(stream, "decisions"), values(stream, "events"), strict=True)
-    ):
+    outputs = zip(stream.values("decisions"), stream.values("events"), strict=True)
+    for number, (decisions, events) in enumerate(outputs):
         offsets = [value["offset"] for value in decisions]
         assert offsets == [n for n in range(len(stream.sent[number])) if n not in dead[number]], "each once, in order"
         for by in {value["by"] for value in decisions}:
             own = [value for value in decisions if value["by"] == by]
-            whole = {**stream.model.arguments, "batch_size": 1 << 40, "max_wait": None}
-            model = OpenSetRecognizer.from_trained(stream.model.trained, **grouped(**whole))
-            for _, batch in groupby(own, lambda value: value["batch"]):
-                batches += 1
-                for value in batch:
-                    sent, at = stream.sent[number][value["offset"]], value["offset"]
-                    x = {name: each for name, each in json.loads(sent.value or b"").items() if name != "device"}
-                    model.learn_one(x, t=(1_700_000_000_000 + at) / 1000, key=by)
-                model.close_batch()
-            expected = [json.loads(json.dumps(each.as_dict())) for each in model.drain()]
-            assert [{k: v for k, v in value.items() if k in expected[0]} for value in own] == expected, by
-            told = [json.loads(json.dumps(each.as_dict())) for each in model.drain_events()]
-            got = [value for value in events if value["by"] == by]
-            assert [{k: v for k, v in one.items() if k in each} for one, each in zip(got, told, strict=True)] == told
-            for value in got:
-                subclass = f"/{value['subclass_id']}" if "subclass_id" in value else ""
-                assert value["subject"] == f"{stream.topic}/{number}:{by}{subclass}"
+            batches += len(ends_of(own))
+            model = recognizer_after(stream, number, own, stream.model.arguments["seed"])
+            check_outputs(model, own, [value for value in events if value["by"] == by], by)
+        for value in events:
+            subclass = f"/{value['subclass_id']}" if "subclass_id" in value else ""
+            assert value["subject"] == f"{stream.topic}/{number}:{value['by']}{subclass}"
     return batches
 
 
 def test_each_key_is_decided_once_through_a_kill_a_lost_disk_and_a_move(broker: Broker, tmp_path: Path) -> None:
-    stream = Stream(
-        broker.address, tmp_path, PARTITIONS, small_model(), by="key", max_keys=3, key_memory=1, snapshot_interval=0.5
-    )
-    stream.settings |= {"state_topic": f"{stream.topic}.state", "metrics_port": 0}
-    made = run("topics", "--create", "--config", stream.config())
-    assert "created: 2 partitions" in made.output, made.output
+    few = {"by": "key", "max_keys": 3, "key_memory": 1, "snapshot_interval": 0.5, "metrics_port": 0}
+    stream = Stream(broker.address, tmp_path, PARTITIONS, small_model(), **few)
+    stream.settings["state_topic"] = f"{stream.topic}.state"
+    assert "created: 2 partitions" in done("topics", "--create", "--config", stream.config())
 
     def worker(name: str, disk: str) -> Worker:
         return Worker(stream, name, STREAM_OSR_STATE=str(tmp_path / disk))
@@ -109,10 +85,9 @@ def test_each_key_is_decided_once_through_a_kill_a_lost_disk_and_a_move(broker: 
     assert total(found, "stream_osr_keys_refused_total") == 2
     assert not found.get("stream_osr_emerging_subclasses"), "there is no recognizer of the partition"
     until(lambda: status(one, "/readyz") == 200, 30, lambda: one.lines()[-1])
-    with urlopen(address(one) + "/readyz", timeout=10) as answer:
-        assert "it has max_keys (3) keys, and 2 records of further keys" in answer.read().decode()
+    assert "it has max_keys (3) keys, and 2 records of further keys" in ask(address(one), "/readyz")[1]
     stream.send(instances(300, 300))
-    wait_for_transaction(one, 30)
+    one.await_transaction(30)
     one.kill()
     one = worker("one", "b")
     stream.send(instances(150, 600))
@@ -122,77 +97,40 @@ def test_each_key_is_decided_once_through_a_kill_a_lost_disk_and_a_move(broker: 
     stream.send(instances(150, 750))
     stream.wait()
     assert two.stop() == 0
-    letters, _ = stream.read("dlq")
-    why = [dict(letter.headers) for letter in letters]
+    why = [dict(letter.headers) for letter in stream.read("dlq")[0]]
     assert [each["__connect.errors.stage"] for each in why] == 3 * [b"DECODE"] + 2 * [b"VALIDATE"]
     assert why[-1]["__connect.errors.exception.message"].startswith(b"the partition has 3 keys")
     dead = {int(each["__connect.errors.offset"]) for each in why}
-    batches = check_each_key(stream, [dead, set()])
-    assert batches > 2 * len(KEYS)
+    assert check_each_key(stream, [dead, set()]) > 2 * len(KEYS)
     assert not (tmp_path / "state").exists()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_kills_of_two_machines_with_many_keys(broker: Broker, tmp_path: Path) -> None:
-    """The machines have separate disks, and most keys are bytes at any time."""
-    rng, kills, portion, keys = np.random.default_rng(3), 12, 1000, [f"pump {n}" for n in range(60)]
-    often = {"snapshot_interval": 0.5, "commit_batches": 2, "key_memory": 2_000_000, "batch_size": 150}
-    often |= {"transaction_deadline": 5.0, "transaction_timeout": 6.0}
-    stream = Stream(broker.address, tmp_path, PARTITIONS, small_model(), by="key", **often)
-    stream.settings["state_topic"] = f"{stream.topic}.state"
-    assert run("topics", "--create", "--config", stream.config()).exit_code == 0
-
-    def start(name: str) -> Worker:
-        return Worker(stream, name, STREAM_OSR_STATE=str(tmp_path / f"state-{name}"))
-
-    machines = {name: start(name) for name in ("a", "b")}
-    for number in range(kills):
-        stream.send(instances(portion, number * portion, keys))
-        name = str(rng.choice([*machines]))
-        wait_for_transaction(machines[name], 30)
-        time.sleep(rng.uniform(0, 2))
-        machines[name].kill()
-        if number % 4 == 3:
-            shutil.rmtree(tmp_path / f"state-{name}")
-        machines[name] = start(name)
-    stream.wait(seconds=300)
-    for machine in machines.values():
-        assert machine.stop() == 0
-    replayed = sum("is live at" in line for log in tmp_path.glob("*.log") for line in log.read_text().splitlines())
-    print(f"{check_each_key(stream, [set(), set()])} micro-batches of {len(keys)} keys, {replayed} replays")
-    assert replayed > 2
 
 
 def test_commands_name_a_key(broker: Broker, tmp_path: Path) -> None:
     stream = Stream(broker.address, tmp_path, PARTITIONS, small_model(), by="device", snapshot_interval=1000.0)
     stream.settings["labels"] = f"{stream.topic}.labels"
     config = stream.config()
-    assert run("topics", "--create", "--config", config).exit_code == 0
+    done("topics", "--create", "--config", config)
     worker = Worker(stream)
     stream.send(instances(400, 0))
     stream.send([(1, Sent(b"k", b'{"a": 1, "b": 1}')), (1, Sent(b"k", b'{"a": 1, "b": 1, "device": 1.5}'))])
     stream.wait()
     first, second = (
-        next(each for each in part if each["type"] == "SubclassEmerged") for part in values(stream, "events")
+        next(each for each in part if each["type"] == "SubclassEmerged") for part in stream.values("events")
     )
     assert "Name the key" in refused("label", "k7", "left", "--config", config)
     assert "KEY/ID" in refused("mute", "11", "--config", config)
-    queued = run("promote", f"{first['by']}/{first['subclass_id']}", "third", "--config", config)
-    assert queued.output.startswith("promote queued"), queued.output
-    until(lambda: "SubclassPromoted" in types(stream, 0), 30, lambda: str(types(stream, 0)))
-    assert run("mute", second["subject"], "--config", config).exit_code == 0
-    until(lambda: "SubclassMuted" in types(stream, 1), 30, lambda: str(types(stream, 1)))
+    subject = f"{first['by']}/{first['subclass_id']}"
+    assert done("promote", subject, "third", "--config", config).startswith("promote queued")
+    stream.wait(lambda: "SubclassPromoted" in stream.event_types(0))
+    done("mute", second["subject"], "--config", config)
+    stream.wait(lambda: "SubclassMuted" in stream.event_types(1))
     worker.kill()
     worker = Worker(stream)
-    for line in (
-        ["undo", second["by"]],
-        ["mute", f"{stream.topic}/1:pump 9/1"],
-        ["label", "k", "left", "--stream", "pump 9"],
-    ):
-        assert run(*line, "--config", config).exit_code == 0
+    done("undo", second["by"], "--config", config)
+    done("mute", f"{stream.topic}/1:pump 9/1", "--config", config)
+    done("label", "k", "left", "--stream", "pump 9", "--config", config)
     stream.send(instances(140, 400))
-    stream.wait(lambda: "NamingUndone" in types(stream, 1))
+    stream.wait(lambda: "NamingUndone" in stream.event_types(1))
     stream.wait()
     begins = count(540, 10)
 
@@ -205,14 +143,10 @@ def test_commands_name_a_key(broker: Broker, tmp_path: Path) -> None:
         until(partial(logged, line), 30, lambda line=line: f"{line} in the log")
     assert worker.stop() == 0
     assert "is live at" in "\n".join(worker.lines()), "it has replayed"
-    promoted = {value["by"] for part in values(stream, "decisions") for value in part if value["label"] == "third"}
+    promoted = {value["by"] for part in stream.values("decisions") for value in part if value["label"] == "third"}
     assert promoted == {first["by"]}
-    stages = [dict(letter.headers)["__connect.errors.exception.message"] for letter in stream.read("dlq")[1]]
-    assert [b"'device'" in each for each in stages] == [True, True]
-
-
-def types(stream: Stream, number: int) -> list[str]:
-    return [value["type"] for value in values(stream, "events")[number]]
+    reasons = [dict(letter.headers)["__connect.errors.exception.message"] for letter in stream.read("dlq")[1]]
+    assert [b"'device'" in each for each in reasons] == [True, True]
 
 
 PLACE = Place("in", 3)
@@ -290,27 +224,17 @@ def test_a_step_leaves_the_keys_before_it_alone(tmp_path: Path) -> None:
     assert before.history.last == Boundary(16)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_what_does_not_work_by_key_is_refused(tmp_path: Path) -> None:
+    for given, message in (
         ({"subclasses": "in.subclasses"}, "by and subclasses are both given"),
         ({"on_model_change": "carry"}, "by and on_model_change=carry are both given"),
         ({"by": ""}, "by is empty: give key"),
-    ],
-)
-def test_settings_that_do_not_work_by_key_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ServiceSettings(**{**NEEDED, "by": "key", **given})
-
-
-def test_a_model_with_delayed_decisions_and_the_live_page_are_refused(tmp_path: Path) -> None:
-    small_model(decision_delay=20).save(tmp_path / "m.osr")
+    ):
+        with pytest.raises(ValueError, match=message):
+            ServiceSettings(**{**NEEDED, "by": "key", **given})
+    path = tmp_path / "m.osr"
+    small_model(decision_delay=20).save(path)
     with pytest.raises(InvalidParameter, match=r"decision_delay=20\. Use a model with decision_delay=0, or leave by"):
-        ModelFile.load(ServiceSettings(**{**NEEDED, "by": "key", "model": tmp_path / "m.osr"}))
-    small_model().save(tmp_path / "m.osr")
-    settings = [
-        ServiceSettings(**{**NEEDED, "by": by, "model": tmp_path / "m.osr"}) for by in (None, "key", "device")
-    ]
-    assert len({ModelFile.load(each).identity for each in settings}) == 3, "a change is one of the model"
+        ModelFile.load(ServiceSettings(**{**NEEDED, "by": "key", "model": path}))
     (tmp_path / "service.yaml").write_text("brokers: b:1\ninput: in\nby: key\n")
     assert "the live page shows one stream" in refused("watch", "--config", tmp_path / "service.yaml")

@@ -1,76 +1,58 @@
-"""What is written about the service agrees with it: settings, metrics, the example."""
+"""The page and the files of the example agree with the service: settings, metrics, alerts, the dashboard, Docker."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
+import shlex
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr import Signals
-from stream_osr.discovery.new_classes import Estimate
-from stream_osr.stream import MenuSize, StageCounts
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka import ServiceSettings, stats
 from stream_osr_connectors.kafka.ops.logs import JsonLines
-from stream_osr_connectors.kafka.ops.metrics import METRICS, Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.stats import LOST, PartitionStats, ServiceStats
+from stream_osr_connectors.kafka.ops.metrics import METRICS
+from tests.documents.commands import RUNNERS, problem
 from tests.documents.reading import blocks
 from tests.kafka.prometheus import promtool
-from tests.kafka.test_monitor import get
+from tests.kafka.test_found import FOUND, PLACE, RECALL, samples_of
+from tests.kafka.test_monitor import live
+
+pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kafka"
 PAGE = (ROOT / "docs" / "kafka.md").read_text()
 HISTORIES = Path(__file__).with_name("alerts.yaml")
+DASHBOARD = json.loads((EXAMPLE / "grafana.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+RULES = [rule for group in yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = {rule["alert"] for rule in RULES}
+SETTINGS = yaml.safe_load((EXAMPLE / "service.yaml").read_text())
+COMPOSE = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if name != "kafka"}
+BEGINS_WITH = json.loads(re.findall(r"^ENTRYPOINT (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1])
 
 
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
-    figures = ServiceStats(progress=0.0, model="m", fingerprint="f")
-    recall = stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    found = stats.ModelMetrics(
-        Signals(),
-        StageCounts(1, 0, 0, 0, 0),
-        Estimate(0, 0, 0),
-        0.1,
-        1,
-        {"sky": stats.ClassMetrics(recall.now, 0.5)},
-    )
-    figures.partitions[Place("in", 0)] = PartitionStats(
-        end=1,
-        unstable=0,
-        snapshot=0.0,
-        menu=MenuSize(1, 2, 3, 4.0, 5.0),
-        recall=recall,
-        dependent=False,
-        found=found,
-        keys=1,
-        keys_awake=1,
-    )
-    of_kinds = [
-        LOST + "retention",
-        stats.REPEATED + "offsets",
-        stats.KNOWN_OF + "sky",
-        stats.DRIFTED + "sky",
-    ]
-    of_kinds += ["known", stats.SUMMED + "SubclassGrew", stats.OF_TYPE + "SubclassGrew"]
-    for name in [*(row.name for row in METRICS), *of_kinds]:
-        figures.add(name, Place("in", 0))
-    monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"w": figures}, 1.0))
-    try:
-        families = text_string_to_metric_families(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
-    finally:
-        monitor.close()
-    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+    figures, recall = live(), stats.PartitionRecall(RECALL, 0.96)
+    known = {"unstable": 0, "snapshot": 0.0, "dependent": False, "keys": 1, "keys_awake": 1}
+    figures.partitions[PLACE] = replace(figures.partitions[PLACE], recall=recall, found=FOUND, **known)
+    names = ["known", stats.LOST + "retention", stats.REPEATED + "offsets", stats.KNOWN_OF + "sky"]
+    names += [stats.DRIFTED + "sky", stats.SUMMED + "SubclassGrew", stats.OF_TYPE + "SubclassGrew"]
+    for name in [*names, *(row.name for row in METRICS)]:
+        figures.add(name, PLACE)
+    return {name: {*itertools.chain(*(labels for labels, _ in each))} for name, each in samples_of(figures).items()}
 
 
 def named(text: str) -> set[str]:
@@ -79,18 +61,14 @@ def named(text: str) -> set[str]:
 
 
 def dashboard_expressions() -> list[str]:
-    """What Grafana asks Prometheus for."""
-    dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
-    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    """Queries of the dashboard."""
+    return [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
 def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
     there = exposed()
-    rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
-    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    expressions += dashboard_expressions()
-    dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
-    expressions += [each["query"] for each in dashboard["templating"]["list"]]
+    expressions = [rule["expr"] for rule in RULES] + dashboard_expressions()
+    expressions += [each["query"] for each in DASHBOARD["templating"]["list"]]
     found = {name for expression in expressions for name in named(expression)}
     assert len(found) > 20
     assert found <= there.keys()
@@ -102,31 +80,16 @@ def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
 
 
 @pytest.mark.needs("prometheus")
-def test_alerts_and_dashboard_can_be_parsed_by_prometheus(tmp_path: Path) -> None:
-    """Its own tool checks rules; what the dashboard asks for is put to it as rules, too."""
-    asked = tmp_path / "dashboard.yaml"
-    expressions = [re.sub(r"\$__rate_interval", "5m", each) for each in dashboard_expressions()]
-    rules = [{"record": f"asked:{number}", "expr": each} for number, each in enumerate(expressions)]
-    asked.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    for file in (EXAMPLE / "alerts.yaml", asked):
-        promtool("check", "rules", file)
-
-
-@pytest.mark.needs("prometheus")
-def test_alerts_fire_when_they_should_and_only_then() -> None:
-    """Nothing unaccounted for passes, nor a service that does nothing; see the histories."""
+def test_alerts_fire_in_histories_and_settings_are_valid_by_the_tools_of_prometheus() -> None:
     promtool("test", "rules", HISTORIES)
+    promtool("check", "config", EXAMPLE / "prometheus.yaml")
+    checked = ["amtool", "check-config", EXAMPLE / "alertmanager.yaml"]
+    assert "SUCCESS" in subprocess.run(checked, capture_output=True, check=True, text=True, timeout=60).stdout
 
 
-def test_the_page_lists_the_metrics() -> None:
-    assert {name for name in exposed() if name not in named(PAGE)} == set()
-    assert {name for name in named(PAGE) if name not in exposed()} == set()
-
-
-def test_the_page_lists_the_alerts() -> None:
-    rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
-    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
-    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", PAGE)) == alerts
+def test_the_page_lists_the_metrics_and_the_alerts() -> None:
+    assert named(PAGE) == exposed().keys()
+    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", PAGE)) == ALERTS
 
 
 def test_the_page_lists_the_settings() -> None:
@@ -136,20 +99,16 @@ def test_the_page_lists_the_settings() -> None:
     assert own == settings_table(), "the table of settings should be:\n" + settings_table()
 
 
-def test_the_settings_of_the_example_are_settings() -> None:
-    settings = yaml.safe_load((EXAMPLE / "service.yaml").read_text())
-    assert ServiceSettings(**settings).dead_letters == "segments.dlq"
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/kafka.md", "docs/tutorials/kafka.md"])
-def test_the_settings_that_a_page_shows_are_settings(page: str) -> None:
+def test_settings_of_the_example_and_of_the_pages_are_settings() -> None:
     """Some blocks are a part of the file; what a service cannot do without is added."""
+    assert ServiceSettings(**SETTINGS).dead_letters == "segments.dlq"
     least = {"model": "model.osr", "brokers": "127.0.0.1:9092", "input": "in"}
-    shown = [block for block in blocks((ROOT / page).read_text()) if block.language == "yaml"]
-    assert shown or page == "README.md"
-    for block in shown:
-        settings = yaml.safe_load(block.text)
-        assert ServiceSettings(**{**least, **settings}).model_fields_set >= settings.keys()
+    for page in ("README.md", "docs/kafka.md", "docs/tutorials/kafka.md"):
+        shown = [block for block in blocks((ROOT / page).read_text()) if block.language == "yaml"]
+        assert shown or page == "README.md"
+        for block in shown:
+            settings = yaml.safe_load(block.text)
+            assert ServiceSettings(**{**least, **settings}).model_fields_set >= settings.keys(), page
 
 
 def settings_table() -> str:
@@ -189,3 +148,85 @@ def test_the_fields_of_a_log_line_are_those_of_the_page() -> None:
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         assert f"`{logging.getLevelName(level).lower()}`" in table["level"]
     assert line["error"].splitlines()[-1] == "ValueError: as a test"
+
+
+def validate(document: Any, schema: str) -> None:
+    """Check a document by a schema of this folder."""
+    rules = json.loads(Path(__file__).with_name(schema).read_text())
+    jsonschema.Draft202012Validator.check_schema(rules)
+    jsonschema.Draft202012Validator(rules).validate(document)
+
+
+def test_the_compose_file_is_valid_and_what_it_names_is_there() -> None:
+    validate(COMPOSE, "compose.schema.json")
+    for name, service in SERVICES.items():
+        assert service.get("depends_on", {}).keys() <= SERVICES.keys() - {name}
+        for volume in service.get("volumes", ()):
+            place = volume.partition(":")[0]
+            assert (EXAMPLE / place).exists() if place.startswith(".") else place in COMPOSE["volumes"]
+    for service in OURS.values():
+        names = {name.removeprefix("STREAM_OSR_").lower(): value for name, value in service["environment"].items()}
+        assert names.keys() <= ServiceSettings.model_fields.keys()
+        assert ServiceSettings(**{**SETTINGS, **names}).model_fields_set >= names.keys()
+
+
+def lines_of(service: dict[str, Any]) -> list[str]:
+    """The commands that a container runs, as one would type them in the checkout."""
+    commands = service.get("entrypoint", BEGINS_WITH), service.get("command", [])
+    words = [word for each in commands for word in (shlex.split(each) if isinstance(each, str) else each)]
+    lines = words[2].split(" && ") if words[:2] == ["sh", "-c"] else [shlex.join(words)]
+    return [line.replace("/examples/", "examples/kafka/") for line in lines]
+
+
+def test_commands_of_the_compose_file_are_commands() -> None:
+    lines = [line for service in OURS.values() for line in lines_of(service)]
+    assert len(lines) == 5
+    for line in lines:
+        assert line.split()[0] in RUNNERS
+        assert problem(line) is None, line
+        for name in re.findall(r"examples/\S+", line):
+            assert (ROOT / name).is_file(), name
+    for service in OURS.values():
+        assert ".:/examples:ro" in service["volumes"], "or it does not see the files of the example"
+    for line in re.findall(r"^# +(stream-osr .*)$", (EXAMPLE / "compose.yaml").read_text(), re.MULTILINE):
+        assert problem(line) is None, line
+
+
+def test_brokers_and_ports_of_the_compose_file_agree() -> None:
+    broker = SERVICES["kafka"]["environment"]
+    address = broker["KAFKA_ADVERTISED_LISTENERS"].removeprefix("PLAINTEXT://")
+    assert f"PLAINTEXT://:{address.partition(':')[2]}" in broker["KAFKA_LISTENERS"].split(",")
+    for service in OURS.values():
+        assert service["environment"]["STREAM_OSR_BROKERS"] == address
+        named = [line.split("--brokers ")[1].split()[0] for line in lines_of(service) if "--brokers " in line]
+        assert named in ([], [address])
+    service = OURS["service"]
+    port = SETTINGS["metrics_port"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"], "everything that reaches the port can read it"
+    assert int(service["stop_grace_period"].removesuffix("s")) > ServiceSettings(**SETTINGS).stop_timeout
+
+
+def test_the_compose_file_runs_the_model_that_it_makes() -> None:
+    made = re.search(r"stream-osr demo --output (\S+)", lines_of(OURS["prepare"])[0])
+    assert made is not None
+    volume = OURS["service"]["volumes"][0].partition(":")[2]
+    assert OURS["service"]["environment"]["STREAM_OSR_MODEL"] == f"{made[1]}/model.osr"
+    for name in ("STREAM_OSR_MODEL", "STREAM_OSR_STATE"):
+        assert OURS["service"]["environment"][name].startswith(f"{volume}/"), "or it is gone with the container"
+
+
+def test_the_dashboard_is_valid_and_its_variables_and_legends_fit_its_queries() -> None:
+    validate(DASHBOARD, "dashboard.schema.json")
+    there = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]+)\}?", json.dumps(DASHBOARD)))
+    assert used == there == {"source", "job", "topic", "class"}
+    for target in (target for panel in PANELS for target in panel["targets"]):
+        for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+            by = re.search(r"by \(([^)]*)\)", target["expr"])
+            assert by is None or label in by[1].replace(" ", "").split(","), (target["expr"], label)
+
+
+def test_the_alertmanager_names_alerts_that_there_are() -> None:
+    text = (EXAMPLE / "alertmanager.yaml").read_text()
+    assert {*re.findall(r"StreamOSR\w+", text)} <= ALERTS
+    assert yaml.safe_load(text)["receivers"][0]["webhook_configs"][0]["send_resolved"] is True

@@ -15,9 +15,10 @@ from stream_osr_connectors.kafka.wire.messages import RawName
 from tests.blobs import KNOWN, NEW
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
-from tests.kafka.streams import Sent, Stream, Worker, small_model
+from tests.kafka.streams import Sent, Stream, Worker, make_topic, send_commands, small_model
 from tests.kafka.test_bounds import MONSTERS
-from tests.kafka.test_labels import Labels
+
+pytestmark = pytest.mark.needs("broker")
 
 CENTRES = {**KNOWN, "new": NEW}
 GOOD, POISON, LABELLED = "decided", "dead letter", "evidence or dead letter"
@@ -40,17 +41,15 @@ class Feed:
     def records(self, n: int) -> Iterator[tuple[int, Sent]]:
         """``n`` of them: half are good."""
         for _ in range(n):
-            kind = self.rng.random()
-            number = int(self.rng.integers(PARTITIONS))
-            if kind < 0.5:
-                truth = str(self.rng.choice(list(CENTRES), p=[0.4, 0.4, 0.2]))
+            number, truth = int(self.rng.integers(PARTITIONS)), None
+            kind = self.one_of(("good", "labelled", "large", "poison"), (0.5, 0.1, 0.001, 0.399))
+            if kind == "good":
+                truth = self.one_of(list(CENTRES), (0.4, 0.4, 0.2))
                 fate, sent = GOOD, self.good(truth)
-            elif kind < 0.6:
-                truth, fate, sent = None, LABELLED, self.labelled()
-            elif kind < 0.601:
-                truth, fate, sent = None, *self.large()
+            elif kind == "labelled":
+                fate, sent = LABELLED, self.labelled()
             else:
-                truth, fate, sent = None, POISON, self.poison()
+                fate, sent = self.large() if kind == "large" else (POISON, self.poison())
             self.fates[number].append((fate, truth))
             yield number, sent
 
@@ -98,32 +97,31 @@ class Feed:
             b'{"features": {"a": "=cmd()", "b": "\\ud800"}}',
             b'{"A": 1, "B": 2, "\\u0000": 3}',
         )
-        keys, headers = (b"p", None, b"\xff", b"k" * 4096), ((), (), (("h", b""), ("h", b"\xff")))
+        good, key = b'{"a": 1, "b": 2}', b"k" * int(self.rng.integers(4097, 50_000))
+        key_and_headers = (key, ()), (b"p", (("h", b"x" * 66_000),)), (b"p", ((RawName("\udcff"), b"1"),))
         if self.rng.random() < 0.1:
-            key = b"k" * int(self.rng.integers(4097, 50_000))
-            envelopes = (key, ()), (b"p", (("h", b"x" * 66_000),)), (b"p", ((RawName("\udcff"), b"1"),))
-            key, headers = self.one_of(envelopes)
-            return Sent(key, b'{"a": 1, "b": 2}', headers)
-        key, value = self.one_of(keys), self.one_of(values)
-        return Sent(b"tombstone" if key is value is None else key, value, self.one_of(headers))
+            key, headers = self.one_of(key_and_headers)
+            return Sent(key, good, headers)
+        key, headers = self.one_of((b"p", b"\xff", b"k" * 4096)), self.one_of(((), (("h", b"\xff"),)))
+        return Sent(key, self.one_of(values), headers)
 
     def commands(self, n: int, topic: str) -> list[Any]:
-        """What may be asked, and what may not: nothing of it may teach a known class what is not so."""
+        """Commands that can be applied and others; none of them teaches a known class what is not so."""
         out = []
         for _ in range(n):
             place = f"{topic}/{self.rng.integers(PARTITIONS + 1)}"
             subclass = f"{place}:{self.rng.integers(30)}"
-            asked = (
+            choices = (
                 self.one_of(MONSTERS),
                 self.rng.bytes(30),
-                {"key": "nobody's", "label": "left"},
+                {"key": "no such", "label": "left"},
                 {"key": f"k{self.rng.integers(10_000)}", "label": self.one_of(("unknown", "l" * 300, 2**63, 1.5))},
                 {"undo": place},
                 {"subclass": subclass, "mute": True},
                 {"subclass": subclass, "label": f"c{self.rng.integers(40)}"},
                 {"subclass": subclass, "label": "third", "run": "77aa"},
             )
-            out.append(self.one_of(asked))
+            out.append(self.one_of(choices))
         return out
 
     def one_of(self, choices: Any, p: Any = None) -> Any:
@@ -138,35 +136,41 @@ def resident(process: int) -> int:
     return own + sum(map(resident, map(int, children)))
 
 
-def found_in(stream: Stream) -> list[tuple[dict[int, str], list[int]]]:
-    """Offsets decided, with the label, and dead letters' of each partition; every decision and event is JSON."""
-    for record in (record for partition in stream.read("events") for record in partition):
-        json.loads(record.value)
-    out = []
-    for decisions, dead in zip(stream.read("decisions"), stream.read("dlq"), strict=True):
-        values = [json.loads(record.value) for record in decisions]
-        refused = [int(dict(record.headers)["__connect.errors.offset"]) for record in dead]
-        assert [value["offset"] for value in values] == sorted(value["offset"] for value in values)
+def check_fates(stream: Stream, feed: Feed) -> tuple[Counter[tuple[str, str]], list[bool]]:
+    """Check what became of each record: fates as expected and as found, and whether late known ones are right."""
+    fates, right = Counter[tuple[str, str]](), []
+    stream.values("events")  # every event is JSON
+    outputs = zip(feed.fates, stream.values("decisions"), stream.read("dlq"), strict=True)
+    for number, (expected, values, letters) in enumerate(outputs):
         decided = {value["offset"]: value["label"] for value in values}
-        assert len(decided) == len(values)
-        out.append((decided, refused))
-    return out
+        dead = {int(dict(letter.headers)["__connect.errors.offset"]) for letter in letters}
+        assert [value["offset"] for value in values] == sorted(decided)
+        assert len(dead) == len(letters)
+        assert not dead & decided.keys(), "both"
+        for offset, (fate, truth) in enumerate(expected):
+            became = GOOD if offset in decided else POISON if offset in dead else "evidence"
+            about = stream.sent[number][offset], fate, became
+            assert became == fate or (fate == LABELLED and became != GOOD), about
+            fates[fate, became] += 1
+            if truth in KNOWN and offset > 0.9 * len(expected):
+                right.append(decided[offset] == truth)
+    return fates, right
 
 
 @pytest.mark.parametrize(
     ("records", "portions"), [(3_000, 10), pytest.param(100_000, 50, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_a_flood_of_hostile_records(broker: Broker, tmp_path: Path, records: int, portions: int) -> None:
-    """Memory is compared once the books that have a bound (keys, rows, subclasses) are full: not of few records."""
+    """Memory is compared only with many records, once all that has a bound (keys, rows, subclasses) is full."""
+    topic = make_topic(broker.address, "labels-" + tmp_path.name, 1)
+    settings = {"labels": topic, "label": "y", "metrics_port": 0, "log_level": "info"}
     model = small_model(max_classes=12, label_horizon=1000)
-    labels_topic = "labels-" + tmp_path.name
-    stream = Stream(broker.address, tmp_path, PARTITIONS, model, labels=labels_topic, label="y", metrics_port=0)
-    stream.settings["log_level"] = "info"
-    labels, feed = Labels(stream), Feed(records)
+    stream = Stream(broker.address, tmp_path, PARTITIONS, model, **settings)
+    feed = Feed(records)
     worker = Worker(stream)
     memory = []
     for _ in range(portions):
-        labels.ask(*feed.commands(records // portions // 20, stream.topic))
+        send_commands(stream, *feed.commands(records // portions // 20, stream.topic))
         stream.send(feed.records(records // portions))
         stream.wait(seconds=120)
         memory.append(resident(worker.process.pid))
@@ -178,27 +182,14 @@ def test_a_flood_of_hostile_records(broker: Broker, tmp_path: Path, records: int
     log = worker.lines()
     print(f"{records} records; resident after 30 %, at the end and at most: {then}, {end}, {max(memory)} bytes")
     assert not [line for line in log if "Traceback" in line or "CRITICAL" in line]
-    fates, right = Counter[tuple[str, str]](), []
-    for number, (expected, (decided, letters)) in enumerate(zip(feed.fates, found_in(stream), strict=True)):
-        dead = set(letters)
-        assert len(dead) == len(letters)
-        assert not dead & decided.keys(), "both"
-        sent = stream.sent[number]
-        for offset, (fate, truth) in enumerate(expected):
-            became = GOOD if offset in decided else POISON if offset in dead else "evidence"
-            assert became == fate or (fate == LABELLED and became != GOOD), (sent[offset], fate, became)
-            fates[fate, became] += 1
-            if truth in KNOWN and offset > 0.9 * len(expected):
-                right.append(decided[offset] == truth)
+    fates, right = check_fates(stream, feed)
     print(dict(fates), f"{np.mean(right):.3f} of the last {len(right)} known ones are right")
     assert all(fates[kind] for kind in ((GOOD, GOOD), (POISON, POISON), (LABELLED, POISON), (LABELLED, "evidence")))
     assert np.mean(right) > 0.95
-    made = Counter(became for (_, became), count in fates.items() for _ in range(count))
-    assert total(said, "stream_osr_records_total") == records
-    assert total(said, "stream_osr_decisions_total") == made[GOOD]
-    assert total(said, "stream_osr_dead_letters_total") == made[POISON]
-    assert total(said, "stream_osr_labelled_total") == made["evidence"]
-    assert total(said, "stream_osr_unaccounted_records_total") == 0
+    expected = {"records": records, "unaccounted_records": 0}
+    for name, fate in (("decisions", GOOD), ("dead_letters", POISON), ("labelled", "evidence")):
+        expected[name] = sum(count for (_, became), count in fates.items() if became == fate)
+    assert {name: total(said, f"stream_osr_{name}_total") for name in expected} == expected
     assert total(said, "stream_osr_commands_left_total") > 0
     assert total(said, "stream_osr_commands_unreadable_total") > 0
     if records >= 100_000:

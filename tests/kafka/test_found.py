@@ -7,8 +7,6 @@ from collections import deque
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, Signals, SubclassEmerged
 from stream_osr.discovery.events import Movement
@@ -26,7 +24,7 @@ from stream_osr_connectors.kafka.run.recovery import Owned
 from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted_once, stream_part
-from tests.kafka.scraping import total
+from tests.kafka.scraping import Samples, total
 from tests.kafka.test_monitor import get, live, port, scrape
 
 LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
@@ -46,25 +44,29 @@ def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecogni
     return model
 
 
+def samples_of(*workers: ServiceStats) -> Samples:
+    """Samples of /metrics with some workers."""
+    with port({f"osr-{number}": figures for number, figures in enumerate(workers)}) as address:
+        return scrape(address)
+
+
 def test_what_is_found_is_what_the_recognizer_says() -> None:
     model = run(fitted_once(chains=2, batch_size=32))
-    told, _ = find(model)
-    assert told.signals == model.signals
-    assert told.signals.novelty >= 1
-    assert told.new == model.new_classes().estimate
-    assert told.known_classes == 2
-    assert told.classes.keys() == {"left", "right"}
-    assert told.stages.active == model.menu.active >= 1
-    assert told.usual is not None
-    assert 0 < told.usual < 1
-    expected = model.expected_recall
-    assert expected is not None
-    of_each = [own.recall for own in told.classes.values()]
-    assert None not in of_each
+    found, _ = find(model)
+    assert found.signals == model.signals
+    assert found.signals.novelty >= 1
+    assert found.new == model.new_classes().estimate
+    assert found.known_classes == 2
+    assert found.classes.keys() == {"left", "right"}
+    assert found.stages.active == model.menu.active >= 1
+    assert 0 < found.usual < 1
+    expected, of_each = model.expected_recall, [own.recall for own in found.classes.values()]
     assert min(own.recall for own in of_each) <= expected.recall <= max(own.recall for own in of_each)
     assert all(own.low < own.recall <= own.high for own in of_each), "a class has an interval of its own"
     assert max(own.low for own in of_each) < expected.low, "and a wider one than all together"
-    assert all(0.2 < own.rank < 0.8 for own in told.classes.values()), "nothing has moved"
+    assert all(0.2 < own.rank < 0.8 for own in found.classes.values()), "nothing has moved"
+    found, _ = find(run(fitted_once(chains=1, references=0), 64))
+    assert [own.recall for own in found.classes.values()] == [None, None], "without references there is none"
 
 
 def test_a_class_that_moves_shows_in_its_rank_and_in_no_other() -> None:
@@ -93,14 +95,9 @@ def test_each_emerging_subclass_is_at_one_stage() -> None:
     model.undo()
     assert find(model)[0].stages == before
     model.promote([key], "named")
-    told = find(model)[0]
-    assert sum(told.stages) == sum(before) - 1
-    assert (told.known_classes, [*told.classes]) == (3, ["left", "right", "named"])
-
-
-def test_without_references_there_is_no_recall_by_class() -> None:
-    told, _ = find(run(fitted_once(chains=1, references=0), 64))
-    assert [own.recall for own in told.classes.values()] == [None, None]
+    found = find(model)[0]
+    assert sum(found.stages) == sum(before) - 1
+    assert (found.known_classes, [*found.classes]) == (3, ["left", "right", "named"])
 
 
 def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None:
@@ -113,33 +110,30 @@ def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None
     assert find(model)[0] != first
 
 
-def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
-    figures, model = (
-        ServiceStats(partitions={PLACE: PartitionStats(), OTHER: PartitionStats()}),
-        fitted_once(chains=1),
-    )
+def test_a_partition_is_measured_when_it_has_changed_and_not_while_it_is_replayed() -> None:
+    figures = ServiceStats(partitions={PLACE: PartitionStats(), OTHER: PartitionStats()})
+    model = fitted_once(chains=1)
     owned = {number: Owned(begin(model, Boundary(0)), deque(), [], 0.0) for number in figures.partitions}
     owned[OTHER].replay.append(Boundary(7))
-    finder = model_metrics.ModelMetricsSchedule(figures)
-    finder.turn(owned)
+    schedule = model_metrics.ModelMetricsSchedule(figures)
+
+    def turn(due: float) -> bool:
+        schedule._due = due
+        schedule.turn(owned)
+        return figures.partitions[OTHER].found is not None
+
+    assert not turn(0.0)
     assert figures.partitions[PLACE].found is not None
-    finder._due = 0.0
-    finder.turn(owned)
-    assert figures.partitions[OTHER].found is None, "a count that is behind would look like one that began anew"
+    assert not turn(0.0), "a count that is behind would look like one that began anew"
     owned[OTHER].replay.clear()
-    finder._due = math.inf
-    finder.turn(owned)
-    assert figures.partitions[OTHER].found is None, "it is not time yet"
-    finder._due = 0.0
-    finder.turn(owned)
-    assert figures.partitions[OTHER].found is not None
+    assert not turn(math.inf), "it is not time yet"
+    assert turn(0.0)
 
 
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
     figures, model = ServiceStats(), fitted_once(chains=1, batch_size=32)
     begin_counts(figures, PLACE, model)
-    with port({"osr-0": figures}) as address:
-        samples = scrape(address)
+    samples = samples_of(figures)
     assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*EVENT_TABLE}
     assert {value for each in samples.values() for labels, value in each if "partition" in labels} == {0}
     assert {(labels["class"], labels["decided"]) for labels, _ in samples["stream_osr_class_decisions_total"]} == {
@@ -150,12 +144,9 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
     made, events = list(model.drain()), list(model.drain_events())
     count_decisions(figures, PLACE, model, made)
     count_events(figures, PLACE, model, events)
-    with port({"osr-0": figures}) as address:
-        samples = scrape(address)
-    for decided, of in (
-        ("known", [d for d in made if d.label in KNOWN]),
-        ("unknown", [d for d in made if d.label not in KNOWN]),
-    ):
+    samples = samples_of(figures)
+    for decided in ("known", "unknown"):
+        of = [d for d in made if (d.label in KNOWN) is (decided == "known")]
         assert total(samples, "stream_osr_decisions_total", decided=decided) == len(of) > 0
         for name in KNOWN:
             nearest = sum(d.nearest_class == name for d in of)
@@ -174,8 +165,7 @@ def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
     drifted = [ClassDrifted(label=label, movement=movement, **change, **about) for label in labels]
     summed = EventsSummed(counts={"SubclassGrew": 5}, since=3, until=90, emerged=(), **about)
     count_events(figures, PLACE, model, [*drifted, summed])
-    with port({"osr-0": figures}) as address:
-        samples = scrape(address)
+    samples = samples_of(figures)
     assert total(samples, "stream_osr_class_drifts_total", **{"class": "left"}) == 2
     assert total(samples, "stream_osr_class_drifts_total", **{"class": "other"}) == 1
     assert total(samples, "stream_osr_events_summed_total", type="SubclassGrew") == 5
@@ -192,41 +182,37 @@ def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_ser
     assert (names["sky"], names["c0"]) == ("sky", "c0")
 
 
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accept: str) -> None:
+def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown() -> None:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
     figures, names = live(), class_names(HOSTILE)
     figures.partitions[PLACE].found = FOUND
     for name in names.values():
         figures.add(f"known of {name}", PLACE, 7)
     with port({"osr-0": figures}) as address:
-        text = get(address, "/metrics", accept)[1]
         samples = scrape(address)
-    if accept != "text/plain":
-        families = {family.name: family for family in parse_openmetrics(text)}
-        assert families["stream_osr_signals"].type == "counter"
-        assert families["stream_osr_subclasses_at"].type == "gauge"
-        assert families["stream_osr_model"].type == "info"
-        assert families["stream_osr_batch_seconds"].type == "histogram"
-    assert {labels["class"] for labels, _ in samples["stream_osr_class_density_rank"]} == {*names.values()}
-    assert {labels["class"] for labels, _ in samples["stream_osr_class_decisions_total"]} == {*names.values()}
+        plain, open_metrics = (
+            get(address, "/metrics", accept)[1]
+            for accept in ("text/plain", "application/openmetrics-text; version=1.0.0")
+        )
+    families = {family.name: family.type for family in parse_openmetrics(open_metrics)}
+    kinds = {"signals": "counter", "subclasses_at": "gauge", "model": "info", "batch_seconds": "histogram"}
+    assert {name: families[f"stream_osr_{name}"] for name in kinds} == kinds
+    for name in ("class_density_rank", "class_decisions_total"):
+        assert {labels["class"] for labels, _ in samples[f"stream_osr_{name}"]} == {*names.values()}
     assert total(samples, "stream_osr_subclasses_at", stage="dormant") == 3
     assert total(samples, "stream_osr_signals_total", signal="novelty") == 2
-    expected = {
-        "new_classes": 3,
-        "new_classes_low": 3,
-        "new_classes_high": 4,
-        "known_classes": 10,
-        "unknown_usual": 0.1,
-    }
-    assert {name: total(samples, f"stream_osr_{name}") for name in expected} == expected
-    assert len(text.splitlines()) == len(text.split("\n")) - 1, "no name breaks a line"
+    assert [total(samples, f"stream_osr_new_classes{end}") for end in ("", "_low", "_high")] == [3, 3, 4]
+    assert total(samples, "stream_osr_known_classes") == 10
+    assert total(samples, "stream_osr_unknown_usual") == 0.1
+    for text in (plain, open_metrics):
+        assert len(text.splitlines()) == len(text.split("\n")) - 1, "no name breaks a line"
 
 
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
     figures.partitions[PLACE].found = FOUND._replace(usual=None, classes={"sky": stats.ClassMetrics(None, None)})
-    with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
-        samples = scrape(address)
+    samples = samples_of(figures, replace(live(), partitions={}))
     for name in ("class_expected_recall", "class_density_rank", "unknown_usual"):
         assert f"stream_osr_{name}" not in samples
     assert samples["stream_osr_new_classes"] == [({"worker": "osr-0", "topic": "sensors", "partition": "3"}, 3)]
@@ -234,10 +220,8 @@ def test_what_is_not_known_of_a_class_has_no_sample() -> None:
 
 def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> None:
     """As docs/kafka.md promises; what a service has but once is not counted."""
-    figures, classes = (
-        live(),
-        dict.fromkeys(class_names(tuple(range(1000))).values(), stats.ClassMetrics(RECALL, 0.5)),
-    )
+    names = class_names(tuple(range(1000))).values()
+    figures, classes = live(), dict.fromkeys(names, stats.ClassMetrics(RECALL, 0.5))
     figures.partitions[PLACE].found = FOUND._replace(classes=classes)
     figures.partitions[PLACE].recall = stats.PartitionRecall(RECALL, 0.96)
     for kind in EVENT_TABLE:
@@ -246,6 +230,4 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
     for name in classes:
         for of in (stats.KNOWN_OF, stats.UNKNOWN_OF, stats.DRIFTED):
             figures.add(f"{of}{name}", PLACE)
-    with port({"osr-0": figures}) as address:
-        samples = scrape(address)
-    assert 300 < sum("partition" in labels for each in samples.values() for labels, _ in each) <= 500
+    assert 300 < sum("partition" in labels for each in samples_of(figures).values() for labels, _ in each) <= 500

@@ -1,24 +1,30 @@
-"""Several input topics, and runs that begin and end at given times."""
+"""Several input topics, runs that begin and end at given times, and a gap whose commits fail at first."""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from kafka import KafkaAdminClient, KafkaProducer
 
-from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.kafka import ServiceSettings, load_settings
+from stream_osr_connectors.kafka import Service
+from stream_osr_connectors.kafka.client.interface import ClientError, ErrorKind
+from stream_osr_connectors.kafka.client.producer import PlainProducer, TransactionalProducer
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.stats import LOST
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.kafka.brokers import Broker
-from tests.kafka.faults.auditing import records_of
+from tests.kafka.faults.doing import delete_records
+from tests.kafka.faults.trials import running
 from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, make_topic, records_of, small_model
+
+pytestmark = pytest.mark.needs("broker")
 
 START = 1_700_000_000_000
 """Timestamp of the first record of each partition; the others follow by a millisecond."""
@@ -26,16 +32,6 @@ START = 1_700_000_000_000
 
 def iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
-
-
-def further_input(stream: Stream, partitions: int) -> str:
-    """Make another input topic."""
-    topic = f"more-{uuid.uuid4().hex[:8]}"
-    admin = KafkaAdminClient(bootstrap_servers=stream.address)
-    configs = {"num_partitions": partitions, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
-    admin.create_topics({topic: configs}, wait_for_metadata=True)
-    admin.close()
-    return topic
 
 
 def places_of(stream: Stream, suffix: str = "decisions") -> Counter[tuple[str, int, int]]:
@@ -48,7 +44,7 @@ def places_of(stream: Stream, suffix: str = "decisions") -> Counter[tuple[str, i
 def test_several_inputs_are_decided_each_by_itself(broker: Broker, tmp_path: Path, workers: int) -> None:
     """Two topics of different numbers of partitions, a crash between: each record of each has one decision."""
     stream = Stream(broker.address, tmp_path, 2, small_model(), metrics_port=0, workers=workers)
-    other = further_input(stream, 3)
+    other = make_topic(stream.address, f"more-{uuid.uuid4().hex[:8]}", 3, **{"retention.ms": "-1"})
     outputs = {"output": "decisions", "events": "events", "dead_letters": "dlq"}
     stream.settings |= {role: f"{stream.topic}.{suffix}" for role, suffix in outputs.items()}
     stream.settings |= {"input": [stream.topic, other]}
@@ -56,11 +52,10 @@ def test_several_inputs_are_decided_each_by_itself(broker: Broker, tmp_path: Pat
 
     def feed(n: int, seed: int) -> None:
         stream.send(instances(n, 2, seed=seed))
-        producer = KafkaProducer(bootstrap_servers=stream.address)
-        for partition, record in instances(n, 3, seed=seed + 50):
-            producer.send(other, key=record.key, value=record.value, partition=partition, timestamp_ms=START)
-        producer.flush()
-        producer.close()
+        records = instances(n, 3, seed=seed + 50)
+        producer = PlainProducer.at(stream.address, 60)
+        producer.send([Outgoing(other, at, record.key, record.value, [], START) for at, record in records])
+        producer.close(1)
         sent.update({stream.topic: n, other: n})
 
     def decided() -> bool:
@@ -85,23 +80,6 @@ def test_several_inputs_are_decided_each_by_itself(broker: Broker, tmp_path: Pat
     assert {each.partition("/")[0] for each in subclasses} == {stream.topic, other}
 
 
-def test_several_inputs_in_settings(tmp_path: Path) -> None:
-    settings = ServiceSettings(model="m", brokers="b:1", input="a, b", group="g")
-    assert (settings.inputs, settings.output, settings.dead_letters) == (("a", "b"), "g.decisions", "g.dlq")
-    file = tmp_path / "service.yaml"
-    file.write_text(yaml.safe_dump({"model": "m", "brokers": "b:1", "input": ["a", "b"], "group": "h"}))
-    assert load_settings(file).inputs == ("a", "b")
-    assert load_settings(file).events == "h.events"
-    with pytest.raises(InvalidParameter, match="input and input are the same topic, a"):
-        load_settings(model="m", brokers="b:1", input="a,a")
-
-
-@pytest.mark.parametrize("given", [{"start": "tomorrow"}, {"stop": "latest"}, {"stop": "2026-13-01"}])
-def test_times_that_are_none(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter, match=r"(start|stop) is .*, expected .* or a time such as"):
-        load_settings(model="m", brokers="b:1", input="a", **given)
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_bounded_run_ends_by_itself(broker: Broker, tmp_path: Path, workers: int) -> None:
     """From a time up to a time: no record outside is decided, and the last micro-batch is not full."""
@@ -109,31 +87,79 @@ def test_a_bounded_run_ends_by_itself(broker: Broker, tmp_path: Path, workers: i
     stream.send(instances(400, 2))
     begin, end = 50, 165
     stream.settings |= {"start": iso(START + begin), "stop": iso(START + end)}
+    lines = run_to_the_end(stream, range(begin, end))
+    assert any("the end that the setting stop names is reached" in line for line in lines)
+    stream.settings |= {"stop": "end"}
+    run_to_the_end(stream, range(begin, 200))  # it goes on where the one before ended
+
+
+@pytest.mark.parametrize("delay", [0, 16])
+def test_a_bounded_run_from_the_beginning(broker: Broker, tmp_path: Path, delay: int) -> None:
+    """It ends at once over nothing, decides what is held back, and has the same bits."""
+    stream = Stream(broker.address, tmp_path, 2, small_model(decision_delay=delay), stop="end")
+    for turn in (0, 1, 2):
+        stream.send(instances(150, 2, seed=turn) if turn else [])
+        run_to_the_end(stream, range(75 * turn))
+        if turn == 1 and not delay:
+            check_exactly_once(stream)
+
+
+def run_to_the_end(stream: Stream, offsets: range) -> list[str]:
+    """Run a worker until it ends by itself; it has decided these offsets of both partitions. Returns its log."""
     worker = Worker(stream)
     assert worker.process.wait(60) == 0, "\n".join(worker.lines()[-30:])
-    assert any("the end that the setting stop names is reached" in line for line in worker.lines())
-    expected = {(stream.topic, partition, offset): 1 for partition in (0, 1) for offset in range(begin, end)}
-    assert places_of(stream) == expected
-    stream.settings |= {"stop": "end"}
-    worker = Worker(stream)  # it goes on where the one before ended, up to the end
-    assert worker.process.wait(60) == 0, "\n".join(worker.lines()[-30:])
-    expected = {(stream.topic, partition, offset): 1 for partition in (0, 1) for offset in range(begin, 200)}
-    assert places_of(stream) == expected
+    assert places_of(stream) == {(stream.topic, number, offset): 1 for number in (0, 1) for offset in offsets}
+    return worker.lines()
 
 
-def test_a_bounded_run_decides_what_is_held_back(broker: Broker, tmp_path: Path) -> None:
-    stream = Stream(broker.address, tmp_path, 2, small_model(decision_delay=16), stop="end")
-    for turn in (0, 1, 2):
-        stream.send(instances(150, 2, seed=turn) if turn else [])  # over nothing it ends at once
-        assert Worker(stream).process.wait(60) == 0
-        offsets = range(75 * turn)
-        assert places_of(stream) == {
-            (stream.topic, partition, offset): 1 for partition in (0, 1) for offset in offsets
-        }
+class Flaky(TransactionalProducer):
+    """A producer whose first commits fail."""
+
+    left = 0
+
+    def commit(self) -> None:
+        if type(self).left:
+            type(self).left -= 1
+            raise ClientError(ErrorKind.AGAIN, "the commit fails")
+        super().commit()
 
 
-def test_a_bounded_run_from_the_beginning_has_the_same_bits(broker: Broker, tmp_path: Path) -> None:
-    stream = Stream(broker.address, tmp_path, 2, small_model(), stop="end")
-    stream.send(instances(150, 2))
-    assert Worker(stream).process.wait(60) == 0
+@contextmanager
+def running_with(failures: int, stream: Stream) -> Iterator[Service]:
+    """Run a service in this process, whose first commits fail so many times."""
+    Flaky.left = failures
+    with running(stream, make_producer=Flaky) as service:
+        yield service
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_new_partition_begins_though_its_first_commits_fail(broker: Broker, tmp_path: Path, start: str) -> None:
+    stream = Stream(broker.address, tmp_path, 2, small_model(), start=start, transaction_deadline=4.0)
+    if start == "earliest":
+        stream.send(instances(100, 2))
+    with running_with(3, stream) as service:
+        stream.wait(lambda: service.stats.ready and Flaky.left == 0)
+        if start == "latest":
+            stream.send(instances(100, 2))
+        stream.wait()
+        assert not any(its.suspended for its in service.stats.partitions.values())
+        assert not any(count for (name, _), count in service.stats.counts.items() if name.startswith(LOST))
     check_exactly_once(stream)
+
+
+def test_a_gap_is_counted_once_though_its_commits_fail(broker: Broker, tmp_path: Path) -> None:
+    """What has emerged stays, too: the state in the snapshot outlives the failures."""
+    stream = Stream(broker.address, tmp_path, 1, small_model(), transaction_deadline=4.0)
+    stream.send(instances(300, 1))
+    with running_with(0, stream) as service:
+        stream.wait()
+        emerging = service.stats.partitions[Place(stream.topic, 0)].menu.emerging
+        assert emerging > 0
+    stream.send(instances(100, 1, seed=1, begin=300))
+    delete_records(broker.address, stream.topic, 0, 350)
+    with running_with(3, stream) as service:
+        stream.wait()
+        counts = service.stats.counts
+        assert counts[f"{LOST}retention", Place(stream.topic, 0)] == 50
+        assert service.stats.partitions[Place(stream.topic, 0)].menu.emerging >= emerging
+    assert [value["offset"] for value in stream.values("decisions")[0]] == [*range(300), *range(350, 400)]

@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import Stream, Worker, instances, small_model
-from tests.kafka.test_labels import Labels
-from tests.processes import COMMAND, Process
+from tests.kafka.streams import Stream, Worker, instances, make_topic, small_model
+from tests.processes import COMMAND
+
+pytestmark = pytest.mark.needs("broker")
 
 TOKEN = "annas-own-token-16"
 
 
-@contextmanager
-def watched(stream: Stream, *arguments: str) -> Iterator[httpx.Client]:
+class Page(Worker):
     """`stream-osr watch` on a service, and a client of it."""
-    with tempfile.TemporaryFile("w+") as said:
-        process = Process(
-            [*COMMAND, "watch", "--config", stream.config(), "--port", "0", *arguments],
-            stdout=said.fileno(),
-            stderr=said.fileno(),
-            env={**os.environ, "STREAM_OSR_TOKENS": f"anna:{TOKEN}"},
-        )
-        try:
-            ends, found = time.monotonic() + 120, None
-            while found is None:
-                text = os.pread(said.fileno(), 1 << 16, 0).decode()
-                assert process.poll() is None, text
-                assert time.monotonic() < ends, text
-                time.sleep(0.05)
-                found = re.search(r"http://127\.0\.0\.1:\d+", text)
-            with httpx.Client(base_url=found[0], timeout=60, trust_env=False) as client:
-                yield client
-            process.terminate()
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
+
+    def __init__(self, stream: Stream, *flags: str) -> None:
+        self.log = stream.folder / "watch.log"
+        command = [*COMMAND, "watch", "--config", str(stream.config()), "--port", "0", *flags]
+        self._start(command, STREAM_OSR_TOKENS=f"anna:{TOKEN}")
+
+    def __enter__(self) -> httpx.Client:
+        self.await_line("http://127.0.0.1:", 120)
+        address = re.findall(r"http://127\.0\.0\.1:\d+", self.log.read_text())[0]
+        self.client = httpx.Client(base_url=address, timeout=60, trust_env=False)
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.process.terminate()
+        assert self.process.wait(60) == 0
 
 
 def until(client: httpx.Client, done: Callable[[dict[str, Any]], Any], seconds: float = 90) -> dict[str, Any]:
@@ -61,16 +54,14 @@ def ask(client: httpx.Client, **wish: Any) -> httpx.Response:
 
 
 def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Path) -> None:
-    topic = "labels-" + tmp_path.name
-    stream = Stream(broker.address, tmp_path, 2, small_model(), labels=topic, metrics_port=0)
-    stream.settings["metrics_port"] = None
-    Labels(stream)
+    stream = Stream(broker.address, tmp_path, 2, small_model(), labels="labels-" + tmp_path.name)
+    make_topic(broker.address, stream.settings["labels"], 1)
     worker = Worker(stream)
-    with watched(stream, "--allow-commands") as client:
+    with Page(stream, "--allow-commands") as client:
         stream.send(instances(400, 2))
         stream.wait()
-        emerged = [json.loads(record.value) for records in stream.read("events") for record in records]
-        ids = {event["subject"] for event in emerged if event["type"] == "SubclassEmerged"}
+        events = [event for partition in stream.values("events") for event in partition]
+        ids = {event["subject"] for event in events if event["type"] == "SubclassEmerged"}
         begun = time.monotonic()
         state = until(client, lambda state: {card["id"] for card in state["inbox"]} >= ids)
         assert time.monotonic() - begun < 5.0, "soon after the events can be read"
@@ -84,8 +75,8 @@ def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Pat
 
         prefix = card["id"].rpartition(":")[0]
         rows = client.get(f"/api/subclass/{card['id']}").json()["instances"]
-        own = [json.loads(record.value) for record in stream.read("decisions")[int(prefix[-1])]]
-        own = [one for one in own if f"{prefix}:{one['subclass_id']}" == card["id"]]
+        decisions = stream.values("decisions")[int(prefix[-1])]
+        own = [one for one in decisions if f"{prefix}:{one['subclass_id']}" == card["id"]]
         assert [row["key"] for row in rows] == [one["key"] for one in own[::-1]][:50]
         got = client.get(f"/api/instance/{rows[0]['n']}").json()
         assert got["key"] == own[-1]["key"]

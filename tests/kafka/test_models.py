@@ -1,4 +1,4 @@
-"""The model of a service: kept, named, given to workers by name, and replaced only when told to."""
+"""The model of a service: kept, named, given to workers by name, and replaced only on request."""
 
 from __future__ import annotations
 
@@ -11,30 +11,43 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
-from stream_osr.errors import NotTrained, PersistenceError
+from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.run import models as current_model
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile
 from tests.blobs import fitted_once, learn_all, training_part
 
-X, Y, Z = ("0" * 15 + last for last in "abc")
+X, Y = ("0" * 15 + last for last in "ab")
 
 
 def settings_of(folder: Path, **settings: Any) -> ServiceSettings:
-    given = {"model": folder / "model.osr", "brokers": "b", "input": "in", "state": folder, **settings}
-    return ServiceSettings(**given)
+    given = {"model": folder / "model.osr", "brokers": "b", "input": "in", "state": folder}
+    return ServiceSettings(**given | settings)
+
+
+def of_other_features() -> OpenSetRecognizer:
+    """A recognizer of the features a and c."""
+    model = OpenSetRecognizer(chains=1, seed=5)
+    learn_all(model, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()
+    return model
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model file and an empty folder for kept models."""
+    monkeypatch.setattr(current_model, "LOOK_SECONDS", 0.0)
     fitted_once(chains=1, batch_size=48, min_probability=0.25, seed=5).save(tmp_path / "model.osr")
     (tmp_path / "kept").mkdir()
     return tmp_path
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: Any) -> None:
-    monkeypatch.setattr(current_model, "LOOK_SECONDS", 0.0)
+@pytest.fixture
+def current(saved: Path) -> CurrentModel:
+    return CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
+
+
+def journal_of(saved: Path) -> list[str]:
+    return Journal(saved / "kept").read()
 
 
 def test_a_worker_gets_the_model_as_the_parent_has_it(saved: Path) -> None:
@@ -81,20 +94,6 @@ def test_what_was_kept_and_is_damaged_is_written_anew(saved: Path, caplog: Any) 
         ModelFile.named(folder, other.name)
 
 
-def test_the_journal_says_which_model_is_the_later(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    assert journal.read() == []
-    assert not journal.is_later(X, than=Y)
-    for identity in (X, X, Y, Y):
-        journal.append(identity)
-    assert journal.read() == [X, Y]
-    assert (journal.is_later(Y, than=X), journal.is_later(X, than=Y)) == (True, False)
-    assert not journal.is_later(Z, than=X), "models before the first journal are earlier ones"
-    assert not journal.is_later(X, than=Z)
-    journal.append(X)
-    assert (journal.is_later(Y, than=X), journal.is_later(X, than=Y)) == (False, True)
-
-
 def test_a_journal_that_was_torn_goes_on(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     (tmp_path / "models").write_bytes(X.encode() + b"\n" + Y.encode()[:7])
@@ -109,30 +108,27 @@ def test_a_journal_that_was_torn_goes_on(tmp_path: Path) -> None:
         journal.append(X)
 
 
-def test_a_changed_file_changes_nothing_and_is_said_once(saved: Path, caplog: Any) -> None:
-    current = CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
+def test_a_changed_file_changes_nothing_and_is_said_once(saved: Path, current: CurrentModel, caplog: Any) -> None:
     running = current.model
-    content = (saved / "model.osr").read_bytes()
-    (saved / "model.osr").write_bytes(content)
-    os.utime(saved / "model.osr", (1, 1))
+    file = saved / "model.osr"
+    file.write_bytes(file.read_bytes())
+    os.utime(file, (1, 1))
     current.look()
     assert not caplog.text, "the same content, though written anew"
     for n in range(3):
-        fitted_once(60 + n, chains=1, seed=6).save(saved / "model.osr")
+        fitted_once(60 + n, chains=1, seed=6).save(file)
         current.look()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert f"model.osr has changed since it was loaded. SIGHUP loads it, until then the model {running.identity}" in (
-        caplog.text
-    )
-    (saved / "model.osr").unlink()
+    message = f"model.osr has changed since it was loaded. SIGHUP loads it, until then the model {running.identity}"
+    assert message in caplog.text
+    file.unlink()
     current.look()
     assert current.model is running
-    assert Journal(saved / "kept").read() == [running.identity]
+    assert journal_of(saved) == [running.identity]
 
 
-def test_it_is_replaced_when_told_to(saved: Path, caplog: Any) -> None:
+def test_it_is_replaced_on_request(saved: Path, current: CurrentModel, caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    current = CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
     first = current.model
     assert not current.replace()
     assert f"holds the model that runs, {first.identity}: nothing changes" in caplog.text
@@ -140,47 +136,37 @@ def test_it_is_replaced_when_told_to(saved: Path, caplog: Any) -> None:
     assert current.replace()
     assert current.model.identity != first.identity
     assert ModelFile.named(saved / "kept", current.model.name).identity == current.model.identity
-    assert Journal(saved / "kept").read() == [first.identity, current.model.identity]
+    assert journal_of(saved) == [first.identity, current.model.identity]
     caplog.clear()
     current.look()
     assert not caplog.text
     fitted_once(60, chains=1, seed=6, batch_size=17).save(saved / "model.osr")
     assert current.replace(), "what a replay does not depend on is given to the workers, too"
     assert current.model.batch_size == 17
-    assert len(Journal(saved / "kept").read()) == 2
+    assert len(journal_of(saved)) == 2
 
 
 def test_what_cannot_follow_is_said_and_the_model_stays(saved: Path, caplog: Any) -> None:
-    def tell(**settings: Any) -> str:
+    def refusal(**settings: Any) -> str:
         (saved / "model.osr").write_bytes(content)
         current = CurrentModel(settings_of(saved, **settings), saved / "kept")
         running = current.model
-        (saved / "next.osr").replace(saved / "model.osr")
+        following.replace(saved / "model.osr")
         caplog.clear()
         assert not current.replace()
         assert current.model is running
         (record,) = caplog.records
         assert record.levelno == logging.ERROR
         assert record.exc_info is None
-        assert Journal(saved / "kept").read() == [running.identity]
+        assert journal_of(saved) == [running.identity]
         return record.getMessage()
 
-    content = (saved / "model.osr").read_bytes()
-    (saved / "next.osr").write_bytes(content[:-300])
-    assert "is damaged" in tell()
-    OpenSetRecognizer().save(saved / "next.osr")
-    assert "stays: " in tell()
-    fitted_once(60, chains=1, seed=6).save(saved / "next.osr")
-    assert "on_model_change is refuse" in tell()
-    other = OpenSetRecognizer(chains=1, seed=5)
-    learn_all(other, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()
-    other.save(saved / "next.osr")
-    assert "the features differ" in tell(on_model_change="carry")
-
-
-def test_a_file_that_cannot_be_used_is_found_at_the_start(saved: Path) -> None:
-    with pytest.raises(PersistenceError, match="there is no file"):
-        CurrentModel(settings_of(saved, model=saved / "none.osr"), saved / "kept")
-    OpenSetRecognizer().save(saved / "model.osr")
-    with pytest.raises(NotTrained):
-        CurrentModel(settings_of(saved), saved / "kept")
+    content, following = (saved / "model.osr").read_bytes(), saved / "next.osr"
+    following.write_bytes(content[:-300])
+    assert "is damaged" in refusal()
+    OpenSetRecognizer().save(following)
+    assert "stays: " in refusal()
+    fitted_once(60, chains=1, seed=6).save(following)
+    assert "on_model_change is refuse" in refusal()
+    of_other_features().save(following)
+    assert "the features differ" in refusal(on_model_change="carry")

@@ -1,115 +1,94 @@
-"""What the port says, asked over HTTP: the truth about workers that are well, ill, dead or not heard of."""
+"""Answers of the port about workers that are well, ill, dead or silent, to clients of every kind."""
 
 from __future__ import annotations
 
+import json
+import logging
+import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from stream_osr.stream import MenuSize
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_connectors.kafka import stats
+from stream_osr_connectors.kafka import load_settings
+from stream_osr_connectors.kafka.ops import monitor as module
+from stream_osr_connectors.kafka.ops.logs import begin_logging
 from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.stats import BOUNDS, PartitionStats, ServiceStats
+from stream_osr_connectors.kafka.stats import BOUNDS, PartitionRecall, PartitionStats, ServiceStats
 from tests.kafka.scraping import samples_of, total
+from tests.tiers import examples
 
 PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 WATCHDOG = 300.0
 
 
-def test_ready_with_the_reasons_of_every_worker_that_is_not() -> None:
+def test_a_worker_in_each_condition() -> None:
+    silent = replace(live(), loop=time.monotonic() - 100)
     workers = {
-        "osr-0": replace(live(), obstacles=("input topic sensors was deleted",)),
-        "osr-1": live(),
-        "osr-2": replace(live(), obstacles=("sensors/3 is replayed", "no snapshot can be written")),
+        "busy": live(),
+        "reserve": replace(live(), partitions={}, progress=None),
+        "waiting": replace(live(), obstacles=("sensors/3 is replayed", "no snapshot can be written")),
+        "new": ServiceStats(),
+        "dead": live().ended("its process ended with signal 9"),
+        "silent": silent,
     }
+    reasons = [
+        "waiting: sensors/3 is replayed, no snapshot can be written",
+        "new: starting",
+        "dead: its process ended with signal 9",
+        "silent: its loop has not turned for 100 s",
+    ]
     with port(workers) as address:
-        assert ask(address, "/readyz") == (
-            503,
-            "osr-0: input topic sensors was deleted; osr-2: sensors/3 is replayed, no snapshot can be written\n",
-        )
+        assert ask(address, "/readyz") == (503, "; ".join(reasons) + "\n")
         assert ask(address, "/healthz") == (200, "every loop turns\n")
-        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0, "osr-1": 1, "osr-2": 0}
-        del workers["osr-0"], workers["osr-2"]
-        assert ask(address, "/readyz") == (200, "every worker is ready\n")
-
-
-def test_a_worker_in_reserve_is_ready_and_has_no_progress() -> None:
-    with port({"osr-0": live(), "osr-1": replace(live(), partitions={}, progress=None)}) as address:
-        assert ask(address, "/readyz")[0] == 200
-        assert by_worker(address, "stream_osr_assigned_partitions") == {"osr-0": 1, "osr-1": 0}
-        assert by_worker(address, "stream_osr_progress_age_seconds").keys() == {"osr-0"}
-
-
-def test_no_worker_is_not_ready() -> None:
-    with port({}) as address:
+        for name, values in {
+            "ready": [1, 1, 0, 0, 0, 0],
+            "assigned_partitions": [1, 0, 1, 0, 0, 1],
+            "records_total": [100, 100, 100, None, 100, 100],
+        }.items():
+            expected = {worker: value for worker, value in zip(workers, values, strict=True) if value is not None}
+            assert by_worker(address, f"stream_osr_{name}") == expected, name
+        for name in ("progress_age_seconds", "lag_records"):
+            assert by_worker(address, f"stream_osr_{name}").keys() == {"busy", "waiting", "silent"}, name
+        assert by_worker(address, "stream_osr_model_info").keys() == {"busy", "reserve", "waiting", "silent"}
+        workers["silent"] = replace(silent, loop=time.monotonic() - WATCHDOG - 5)
+        assert ask(address, "/healthz") == (503, "the loop of silent has not turned for 305 s\n")
+        workers.clear()
         assert ask(address, "/readyz") == (503, "there is no worker\n")
 
 
-def test_a_worker_never_heard_of_is_not_ready_and_neither_fresh_nor_of_a_model() -> None:
-    with port({"osr-0": ServiceStats(), "osr-1": live()}) as address:
-        assert ask(address, "/readyz") == (503, "osr-0: starting\n")
-        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0, "osr-1": 1}
-        for name in ("stream_osr_progress_age_seconds", "stream_osr_model_info"):
-            assert by_worker(address, name).keys() == {"osr-1"}, name
-
-
-def test_a_worker_that_has_died_is_not_ready_and_owns_nothing_and_its_counts_stay() -> None:
-    with port({"osr-0": live().ended("its process ended with signal 9"), "osr-1": live()}) as address:
-        assert ask(address, "/readyz") == (503, "osr-0: its process ended with signal 9\n")
-        assert by_worker(address, "stream_osr_assigned_partitions") == {"osr-0": 0, "osr-1": 1}
-        for name in ("stream_osr_progress_age_seconds", "stream_osr_model_info", "stream_osr_lag_records"):
-            assert by_worker(address, name).keys() == {"osr-1"}, name
-        assert by_worker(address, "stream_osr_records_total") == {"osr-0": 100, "osr-1": 100}
-
-
-def test_a_worker_that_said_it_was_ready_and_fell_silent_is_not() -> None:
-    silent = replace(live(), loop=time.monotonic() - 100)
-    with port({"osr-0": silent}) as address:
-        assert ask(address, "/readyz") == (503, "osr-0: its loop has not turned for 100 s\n")
-        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0}
-        assert ask(address, "/healthz")[0] == 200
-    with port({"osr-0": replace(silent, loop=time.monotonic() - WATCHDOG - 5)}) as address:
-        assert ask(address, "/healthz") == (503, "the loop of osr-0 has not turned for 305 s\n")
-
-
 def test_the_figures_of_partitions() -> None:
-    with port({"osr-0": live()}) as address:
-        samples = scrape(address)
-    place = {"worker": "osr-0", "topic": "sensors", "partition": "3"}
-    expected = {
-        "stream_osr_records_total": 100,
-        "stream_osr_features_missing_total": 30,
-        "stream_osr_features_expected_total": 600,
-        "stream_osr_timestamps_replaced_total": 4,
-        "stream_osr_unaccounted_records_total": 2,
-        "stream_osr_committed_offset": 107,
-        "stream_osr_end_offset": 110,
-        "stream_osr_lag_records": 3,
-        "stream_osr_held_decisions": 6,
-    }
-    assert {name: samples[name] for name in expected} == {name: [(place, value)] for name, value in expected.items()}
-
-
-def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
     figures = live()
-    figures.partitions[PLACE].end = None
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
-    assert "stream_osr_lag_records" not in samples
-    assert "stream_osr_end_offset" not in samples
-    assert "stream_osr_committed_offset" in samples
+        figures.partitions[PLACE].end = None
+        without_end = scrape(address)
+    place = {"worker": "osr-0", "topic": "sensors", "partition": "3"}
+    expected = {"records_total": 100, "features_missing_total": 30, "features_expected_total": 600}
+    expected |= {"timestamps_replaced_total": 4, "unaccounted_records_total": 2, "held_decisions": 6}
+    expected |= {"committed_offset": 107, "end_offset": 110, "lag_records": 3}
+    for name, value in expected.items():
+        assert samples[f"stream_osr_{name}"] == [(place, value)], name
+    unknown = {"stream_osr_lag_records", "stream_osr_end_offset"}
+    assert samples.keys() - without_end.keys() == unknown, "an end that is not known is no lag of 0"
 
 
 def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
     figures = live()
     figures.partitions[PLACE].menu = MenuSize(1, 2, 3, 4.0, 5.0, references=400)
-    figures.partitions[PLACE].recall = stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     figures.partitions[PLACE].dependent = True
     figures.partitions[OTHER] = PartitionStats(menu=MenuSize(1, 2, 3, 4.0, 5.0), dependent=False)
     figures.partitions[Place("sensors", 5)] = PartitionStats()
@@ -124,13 +103,13 @@ def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
     assert samples["stream_osr_dependent"] == [(three, 1), (four, 0)], "partition 5 has no recognizer"
 
 
-def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
+def test_a_recall_that_has_dropped_is_named_beside_readiness() -> None:
     figures = live()
-    figures.partitions[PLACE].recall = stats.PartitionRecall(
-        ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True
+    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
+    says = (
+        "sensors/3: recall of the known classes 0.800 (0.760 to 0.840), 19.0 % of the known called unknown, "
+        "below the 0.970 promised"
     )
-    now = "0.800 (0.760 to 0.840), 19.0 % of the known called unknown"
-    says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
     workers = {"osr-0": figures}
     with port(workers) as address:
         assert ask(address, "/readyz") == (200, f"every worker is ready; {says}\n")
@@ -143,25 +122,19 @@ def test_the_figures_of_workers() -> None:
     figures = live()
     figures.add("transactions_fenced", by=2)
     figures.add("transactions_retried", by=5)
-    with port({"osr-0": figures, "osr-1": ServiceStats()}) as address:
-        samples = scrape(address)
-    assert samples["stream_osr_model_info"] == [({"worker": "osr-0", "identity": "m1", "fingerprint": "f1"}, 1)]
-    for name, count in (("fenced", 2), ("retried", 5), ("failed", 0)):
-        metric = f"stream_osr_transactions_{name}_total"
-        assert samples[metric] == [({"worker": "osr-0"}, count), ({"worker": "osr-1"}, 0)]
-
-
-def test_histograms_are_what_the_summaries_were_and_have_buckets() -> None:
-    figures = live()
     for seconds in (0.02, 0.025, 7.0, 100.0):
         figures.observe("transaction", seconds)
-    with port({"osr-0": figures}) as address:
+    with port({"osr-0": figures, "osr-1": ServiceStats()}) as address:
         samples = scrape(address)
+    first, second = {"worker": "osr-0"}, {"worker": "osr-1"}
+    assert samples["stream_osr_model_info"] == [({**first, "identity": "m1", "fingerprint": "f1"}, 1)]
+    for name, count in (("fenced", 2), ("retried", 5), ("failed", 0)):
+        assert samples[f"stream_osr_transactions_{name}_total"] == [(first, count), (second, 0)]
     name = "stream_osr_transaction_seconds"
-    buckets = {labels["le"]: value for labels, value in samples[f"{name}_bucket"]}
+    buckets = {labels["le"]: value for labels, value in samples[f"{name}_bucket"] if labels.items() >= first.items()}
     assert [float(end) for end in buckets] == [*BOUNDS, float("inf")]
     assert (buckets["0.01"], buckets["0.025"], buckets["5.0"], buckets["10.0"], buckets["+Inf"]) == (0, 2, 2, 3, 4)
-    assert samples[f"{name}_count"] == [({"worker": "osr-0"}, 4)]
+    assert total(samples, f"{name}_count", **first) == 4
     assert total(samples, f"{name}_sum") == 107.045
     assert total(samples, "stream_osr_snapshot_seconds_count") == 0
 
@@ -181,13 +154,19 @@ def live() -> ServiceStats:
 
 
 @contextmanager
-def port(workers: Mapping[str, ServiceStats], topic: str = "sensors") -> Iterator[str]:
-    """A port that tells of these workers."""
+def opened(workers: Mapping[str, ServiceStats]) -> Iterator[Monitor]:
     monitor = Monitor("127.0.0.1", 0, Overview(lambda: workers, WATCHDOG))
     try:
-        yield f"http://{monitor.address}"
+        yield monitor
     finally:
         monitor.close()
+
+
+@contextmanager
+def port(workers: Mapping[str, ServiceStats], topic: str = "sensors") -> Iterator[str]:
+    """The address of a port that shows these workers."""
+    with opened(workers) as monitor:
+        yield f"http://{monitor.address}"
 
 
 def ask(address: str, path: str) -> tuple[int, str]:
@@ -214,3 +193,160 @@ def scrape(address: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 def by_worker(address: str, name: str) -> dict[str, float]:
     """Values of a metric."""
     return {labels["worker"]: value for labels, value in scrape(address).get(name, ())}
+
+
+# Clients of every kind
+
+TRICKLERS = 200
+
+
+@contextmanager
+def of_one(*obstacles: str) -> Iterator[Monitor]:
+    """The port of a worker that is ready, unless it has obstacles."""
+    with opened({"osr-0": replace(live(), obstacles=obstacles)}) as monitor:
+        yield monitor
+
+
+@pytest.fixture
+def monitor() -> Iterator[Monitor]:
+    with of_one() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Monitor]:
+    with of_one() as made:
+        yield made
+
+
+def answered(monitor: Monitor, path: str) -> tuple[int, str]:
+    return ask(f"http://{monitor.address}", path)
+
+
+def test_health_is_answered_at_once_while_many_trickle(monitor: Monitor) -> None:
+    before = threading.active_count()
+    ended = threading.Event()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(monitor)) for _ in range(TRICKLERS)]
+
+        def trickle() -> None:
+            while not ended.wait(0.05):
+                for client in clients:
+                    with suppress(OSError):
+                        client.send(b"G")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            for _ in range(10):
+                begin = time.monotonic()
+                assert answered(monitor, "/healthz") == (200, "every loop turns\n")
+                assert time.monotonic() - begin < 1.0
+                assert threading.active_count() < before + 2 * module.MOST_CONNECTIONS, "some are about to end"
+                time.sleep(0.1)
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_client_that_trickles_is_let_go_at_its_deadline(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTION_SECONDS", 1.0)
+    with connected(monitor) as client:
+        begin, got = time.monotonic(), b"x"
+        client.settimeout(0.1)
+        while got and time.monotonic() - begin < 5.0:
+            with suppress(TimeoutError, ConnectionError):
+                client.send(b"x")
+                got = client.recv(4096)
+        assert 0.4 < time.monotonic() - begin < 4.0
+    assert got == b""
+
+
+def test_what_is_answered(monitor: Monitor) -> None:
+    for sent, status, has in (
+        (b"GET /healthz HTTP/1.1\r\n\r\n", 200, b"every loop turns\n"),
+        (b"GET /healthz?a=b HTTP/1.0\n\n", 200, b"every loop turns\n"),
+        (b"GET /nowhere HTTP/1.1\r\n\r\n", 404, b"/metrics, /healthz, /readyz\n"),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 501, b"Unsupported method"),
+        (b"nonsense\r\n\r\n", 400, b"Bad request"),
+        (b"\x16\x03\x01 TLS\r\n\r\n", 400, b"Bad HTTP/0.9 request"),
+        (b"GET /\x1b[2J HTTP/1.1\r\n\r\n", 404, b"/metrics, /healthz, /readyz\n"),
+    ):
+        head, _, content = answer(monitor, sent).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 %d " % status), sent
+        assert has in content, sent
+        assert b"Content-Length: %d" % len(content) in head, sent
+    whole, head = (answer(monitor, b"%s /readyz HTTP/1.1\r\n\r\n" % method) for method in (b"GET", b"HEAD"))
+    assert head == whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    assert b"Content-Length: 22\r\n" in head
+
+
+def test_an_answer_about_health_has_no_control_characters() -> None:
+    with of_one("topic \x1b[2J\u202e\nis gone") as monitor:
+        assert answered(monitor, "/readyz")[1] == "osr-0: topic \\x1b[2J\\u202e\\nis gone\n"
+
+
+@examples(150)
+@given(st.binary(max_size=60) | st.binary(max_size=20).map(lambda some: b"GET /metrics HTTP/1.1\r\nAccept:" + some))
+def test_any_bytes_are_answered_or_the_connection_ends(lasting: Monitor, some: bytes) -> None:
+    got = answer(lasting, some + b"\r\n\r\n")
+    assert not got or got.startswith((b"HTTP/1.0 200", b"HTTP/1.0 4", b"HTTP/1.0 5"))
+
+
+def test_clients_that_leave_are_no_errors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither raw text nor a line for each in the JSON log, whatever they do before they go."""
+    kept = logging.getLogger().handlers[:]
+    given = {"brokers": "b", "input": "i", "group": "g", "instance": "w", "state": tmp_path, "log_format": "json"}
+    begin_logging(load_settings(model=tmp_path, **given))
+    try:
+        with of_one() as monitor:
+            for number in range(60):
+                with connected(monitor) as client:
+                    client.send((b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n", b"\r\n\r\n")[number % 4])
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # a reset, at once
+            assert answered(monitor, "/healthz")[0] == 200
+    finally:
+        logging.basicConfig(handlers=kept, force=True)
+        logging.captureWarnings(capture=False)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["level"] for line in lines].count("warning") <= 1
+    assert {line["level"] for line in lines} <= {"info", "warning"}, lines
+
+
+def test_an_internal_error_is_answered_and_logged_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    with of_one(1) as monitor:  # type: ignore[arg-type]  # what cannot be joined
+        for _ in range(20):
+            assert answered(monitor, "/readyz")[0] == 500
+        assert answered(monitor, "/healthz")[0] == 200
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert line.startswith("the metrics port cannot answer: TypeError: ")
+
+
+def test_closing_ends_all_connections(monitor: Monitor) -> None:
+    with connected(monitor) as client:
+        client.send(b"GET /")
+        begin = time.monotonic()
+        monitor.close()
+        assert time.monotonic() - begin < 2.0
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+        with pytest.raises(OSError, match="refused"):
+            connected(monitor)
+
+
+def connected(monitor: Monitor) -> socket.socket:
+    host, _, number = monitor.address.rpartition(":")
+    return socket.create_connection((host, int(number)), timeout=10)
+
+
+def answer(monitor: Monitor, request: bytes) -> bytes:
+    """What comes back for these bytes."""
+    got = b""
+    with connected(monitor) as client:
+        client.sendall(request)
+        with suppress(ConnectionResetError):  # it was closed with bytes unread
+            while part := client.recv(65536):
+                got += part
+    return got

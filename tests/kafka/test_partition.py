@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stream_osr import SubclassEmerged
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands.command import parse_record
 from stream_osr_connectors.json_fields import JsonFields
@@ -18,8 +21,10 @@ from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint
+from stream_osr_connectors.kafka.run.publishing import PendingBatch, account
 from stream_osr_connectors.kafka.run.recovery import Recovery
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.stats import PartitionRecall, PartitionStats, ServiceStats
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, PartitionOutput
@@ -58,54 +63,35 @@ def model(settings: ServiceSettings) -> ModelFile:
 
 
 @pytest.fixture
+def new(model: ModelFile) -> Partition:
+    return begin(model.recognizer(PLACE), Boundary(0))
+
+
+@pytest.fixture
 def snapshots(settings: ServiceSettings) -> Snapshots:
     folder = Snapshots(settings.state, keep=2)
     folder.open()
     return folder
 
 
-def test_a_step_leaves_the_partition_before_it_alone(model: ModelFile) -> None:
-    before = begin(model.recognizer(PLACE), Boundary(0))
-    one, outcomes = advance(before, [records(40)])
-    assert before.model.pending == 0
-    again, repeated = advance(before, [records(40)])
-    assert outcomes == repeated
-    assert len(outcomes[0].decisions) == 20, "the others are held back"
-    assert len(one.waiting) == len(again.waiting) == 20
-    after, outcomes = advance(one, [records(40, begin=40, seed=1)])
-    assert [origin.offset for origin, _ in outcomes[0].decisions] == list(range(20, 60))
-    assert [decision.key for _, decision in outcomes[0].decisions] == [f"k{n}" for n in range(20, 60)]
-    assert after.history.last == Boundary(80)
+@pytest.fixture
+def recovery(settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> Recovery:
+    return Recovery(settings, model, snapshots)
 
 
 def test_each_partition_has_randomness_of_its_own(model: ModelFile) -> None:
-    seeds = {model.recognizer(Place("in", n)).seed for n in range(100)} | {
-        model.recognizer(Place("other", 0)).seed,
-        seed_of(6, Place("in", 0)),
-    }
-    assert len(seeds) == 102
+    seeds = {model.recognizer(place).seed for place in (Place("other", 0), *(Place("in", n) for n in range(100)))}
+    assert len({*seeds, seed_of(6, Place("in", 0))}) == 102
 
 
-def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
-    batch = records(40)
-    batch[3] = batch[3]._replace(value=b"{")
-    batch[7] = batch[7]._replace(value=b'{"a": "high", "b": 1}')
-    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
-    after, (outcome,) = advance(begin(model.recognizer(PLACE), Boundary(0)), [batch])
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(3, "DECODE"), (7, "VALIDATE")]
-    assert len(outcome.taken.labelled) == 1
-    assert len(outcome.decisions) + len(after.waiting) == 37
-    assert after.history.last == Boundary(40)
+# What commands change
 
 
-# What people ask
-
-
-def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
-    partition, outcomes = advance(begin(model.recognizer(PLACE), Boundary(0)), [records(64), records(64, 64, 1)])
+def test_names_mutes_and_undoing(new: Partition, caplog: Any) -> None:
+    partition, outcomes = advance(new, [records(64), records(64, 64, 1)])
     emerged = next(e.subclass_id for outcome in outcomes for e in outcome.events if isinstance(e, SubclassEmerged))
     name = f"in/3:{emerged}"
-    asked = [
+    given = [
         {"subclass": name, "mute": True},
         {"undo": "in/3"},
         {"subclass": f"in/4:{emerged}", "label": "elsewhere"},
@@ -116,11 +102,11 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
         {"key": "k100", "label": "left"},
         {"key": "never seen", "label": "left"},
     ]
-    asked_for = ["SubclassMuted", "NamingUndone", "SubclassPromoted"]
-    commands = [parse_record(json.dumps(each).encode()) for each in asked]
+    expected = ["SubclassMuted", "NamingUndone", "SubclassPromoted"]
+    commands = [parse_record(json.dumps(each).encode()) for each in given]
     after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 9), DECODE)
     kinds = [type(e).__name__ for e in outcome.events]
-    assert [kind for kind in kinds if kind in asked_for] == asked_for
+    assert [kind for kind in kinds if kind in expected] == expected
     assert caplog.text.count("was not applied") == 2
     assert caplog.text.count("has started a new run since") == 1
     assert after.model.summary().known[-1].name == "third"
@@ -131,11 +117,13 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
 
 
 def batches(sizes: list[int]) -> list[list[Message]]:
-    everything, at, out = records(sum(sizes)), 0, []
-    for size in sizes:
-        out.append(everything[at : at + size])
-        at += size
-    return out
+    rest = iter(records(sum(sizes)))
+    return [list(islice(rest, size)) for size in sizes]
+
+
+def find(recovery: Recovery, state: Partition, end: int = 100) -> StartingPoint:
+    """What a worker finds after this state was committed."""
+    return recovery.find(PLACE, Committed(state.history.last.offset, recovery.progress(state).text(), 0, end), 0)
 
 
 def replay(found: StartingPoint, everything: list[Message]) -> Partition:
@@ -147,65 +135,60 @@ def replay(found: StartingPoint, everything: list[Message]) -> Partition:
     return back
 
 
-@pytest.mark.parametrize("at", [0, 1, 3, 5])
-def test_a_partition_comes_back_by_replay(
-    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, at: int
-) -> None:
+@pytest.mark.parametrize("at", [0, 3, *(pytest.param(at, marks=pytest.mark.thorough) for at in (1, 5))])
+def test_a_partition_comes_back_by_replay(new: Partition, recovery: Recovery, snapshots: Snapshots, at: int) -> None:
     """A snapshot after ``at`` micro-batches (0: none) and the rest replayed: the same bits from then on."""
-    recovery = Recovery(settings, model, snapshots)
     portions = batches([32, 32, 7, 32, 1])
-    state = begin(model.recognizer(PLACE), Boundary(0))
+    state = new
     for number, portion in enumerate(portions, start=1):
         state, _ = advance(state, [portion])
         if number == at:
             snapshots.write(PLACE, state)
-    text = recovery.progress(state).text()
-    found = recovery.find(PLACE, Committed(104, text, 0, 200), 0)
+    found = find(recovery, state, 200)
     assert found.state.history.last.offset == sum(map(len, portions[:at]))
-    back = replay(found, [record for portion in portions for record in portion])
+    back = replay(found, records(104))
     assert (back.lineage, back.history.last) == (state.lineage, state.history.last)
     following = [records(64, begin=104, seed=9)]
     assert advance(back, following)[1] == advance(state, following)[1]
 
 
-def test_old_snapshots_are_let_go_and_broken_ones_left_aside(
-    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any
+def test_old_snapshots_are_deleted_and_those_that_are_damaged_or_of_another_run_are_not_used(
+    new: Partition, model: ModelFile, recovery: Recovery, snapshots: Snapshots, caplog: Any
 ) -> None:
-    recovery = Recovery(settings, model, snapshots)
-    state = begin(model.recognizer(PLACE), Boundary(0))
-    paths = []
+    state, paths = new, []
     for portion in batches([32, 32, 32]):
         state, _ = advance(state, [portion])
         paths.append(snapshots.write(PLACE, state))
     assert [path.exists() for path in paths] == [False, True, True]
-    assert (
-        snapshots.boundaries(Place("in", 30), state.lineage)
-        == snapshots.boundaries(Place("n", 3), state.lineage)
-        == []
-    )
+    for place in (Place("in", 30), Place("n", 3)):
+        assert snapshots.boundaries(place, state.lineage) == []
     paths[2].write_bytes(paths[2].read_bytes()[:-100])
-    found = recovery.find(PLACE, Committed(96, recovery.progress(state).text(), 0, 96), 0)
+    found = find(recovery, state)
     assert (found.state.history.last, found.replay) == (Boundary(64), (Boundary(96),))
     assert "snapshot left aside" in caplog.text
+    another, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
+    assert find(recovery, another).replay == (Boundary(32), Boundary(64))
 
 
-def test_headers_come_back_from_a_snapshot_as_they_were(model: ModelFile, snapshots: Snapshots) -> None:
+def test_headers_come_back_from_a_snapshot_as_they_were(new: Partition, snapshots: Snapshots) -> None:
     """Null is not empty, and bytes are any."""
     headers = [("none", None), ("empty", b""), ("bytes", bytes(range(256)))]
-    batch = [record._replace(headers=headers) for record in records(40)]
-    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), [batch])
+    state, _ = advance(new, [[record._replace(headers=headers) for record in records(40)]])
     snapshots.write(PLACE, state)
-    back = snapshots.read(PLACE, state.lineage, Boundary(40), model.trained)
+    back = snapshots.read(PLACE, state.lineage, Boundary(40), new.model.trained)
     assert back is not None
     assert back.waiting == state.waiting
     assert {origin.headers for origin in back.waiting} == {tuple(headers)}
 
 
-def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
-    recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
+def test_a_state_that_is_lost(
+    new: Partition, recovery: Recovery, settings: ServiceSettings, snapshots: Snapshots
+) -> None:
+    state, _ = advance(new, batches([32, 32]))
     state = state._replace(history=state.history.since(Boundary(32)))
     text = recovery.progress(state).text()
+    settings = settings.model_copy(update={"on_lost_state": "cold"})
+    cold = Recovery(settings, ModelFile.load(settings), snapshots)
     lost = {
         "no snapshot leads to offset 64": Committed(64, text, 0, 100),
         "committed by something else": Committed(64, "", 0, 100),
@@ -217,7 +200,6 @@ def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snaps
     for message, committed in lost.items():
         with pytest.raises(ConnectorError, match=message):
             recovery.find(PLACE, committed, 0)
-        cold = Recovery(settings.model_copy(update={"on_lost_state": "cold"}), model, snapshots)
         found = cold.find(PLACE, committed, 7)
         assert found.new
         assert found.state.history.base.labels == 7
@@ -227,53 +209,71 @@ def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snaps
     assert recovery.find(PLACE, Committed(64, text, 64, 100), 0).replay == (), "which needs no records"
 
 
-def test_snapshots_of_another_run_are_not_used(
-    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
-) -> None:
-    recovery = Recovery(settings, model, snapshots)
-    old, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
-    snapshots.write(PLACE, old)
-    new, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
-    found = recovery.find(PLACE, Committed(64, recovery.progress(new).text(), 0, 64), 0)
-    assert found.replay == (Boundary(32), Boundary(64))
-
-
-def test_a_partition_that_comes_straight_back_is_taken_as_it_was(
-    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
-) -> None:
-    recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
-    committed = Committed(64, recovery.progress(state).text(), 0, 100)
+def test_a_partition_that_comes_straight_back_is_taken_as_it_was(new: Partition, recovery: Recovery) -> None:
+    state, _ = advance(new, batches([64]))
     recovery.remember(PLACE, state, 64)
     for _ in range(2):  # until its beginning is committed
-        assert recovery.find(PLACE, committed, 0).state is state
+        assert find(recovery, state).state is state
     recovery.begun(PLACE)
-    assert recovery.find(PLACE, committed, 0).state is not state
+    assert find(recovery, state).state is not state
     ahead, _ = advance(state, [records(10, begin=64)])
     recovery.remember(PLACE, ahead, 74)
-    assert recovery.find(PLACE, committed, 0).replay == (Boundary(64),)
+    assert find(recovery, state).replay == (Boundary(64),)
 
 
 def test_what_was_refused_is_counted_the_same_in_a_replay(
-    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
+    new: Partition, recovery: Recovery, snapshots: Snapshots
 ) -> None:
-    """Through a snapshot, and from the beginning."""
-    recovery = Recovery(settings, model, snapshots)
+    """From the beginning, and through a snapshot."""
     everything = [
         record._replace(value={3: b'{"A": 1}', 7: b"{", 9: b'{"a": 1, "b": null}'}.get(n % 40, record.value))
         for n, record in enumerate(records(80))
     ]
-    portions = [everything[:40], everything[40:]]
-    before = begin(model.recognizer(PLACE), Boundary(0))
-    after_one, _ = advance(before, portions[:1])
-    state, (outcome,) = advance(after_one, portions[1:])
+    after_one, _ = advance(new, [everything[:40]])
+    state, (outcome,) = advance(after_one, [everything[40:]])
     assert len(outcome.taken.refused) == 2
     assert state.model.counters["refused"] == 4
     assert (state.model.signals.data_quality, state.model.counters["unlike"]) == (6, 0), "two lack a value"
-    for snapshot in (None, after_one):
-        if snapshot is not None:
-            snapshots.write(PLACE, snapshot)
-        found = recovery.find(PLACE, Committed(80, recovery.progress(state).text(), 0, 80), 0)
+    for expected in (2, 1):
+        found = find(recovery, state, 80)
+        assert len(found.replay) == expected
         back = replay(found, everything)
         assert back.model.counters == state.model.counters
         assert back.model.signals == state.model.signals
+        snapshots.write(PLACE, after_one)
+
+
+# The recall of the known classes, from the recognizer to the figures and the log
+
+
+def test_figures_follow_the_recognizer() -> None:
+    model, figures = fitted_once(chains=1), PartitionStats()
+    figures.follow(model)
+    assert figures.recall == PartitionRecall(None, model.trained.report.known_recall)
+    without = fitted_once(chains=1, references=0)
+    figures.follow(without)
+    assert figures.recall == PartitionRecall(), "it is not known whether the promise holds"
+    assert figures.menu is not None
+    assert figures.menu.references == 0
+
+
+def test_a_drop_is_in_the_figures_and_once_in_the_log(settings: ServiceSettings, caplog: Any) -> None:
+    trained = fitted_once(200, chains=1).trained
+    unreachable = replace(trained.report, known_recall=1.1, recall_interval=(1.05, 1.15))
+    OpenSetRecognizer.from_trained(replace(trained, report=unreachable), chains=1).save(settings.model)
+    before = begin(ModelFile.load(settings).recognizer(PLACE), Boundary(0))
+    figures = ServiceStats(partitions={PLACE: PartitionStats()})
+    for offset in (0, 200):
+        batch = records(200, offset)
+        after, (outcome,) = advance(before, [batch])
+        with caplog.at_level(logging.WARNING, logger="stream_osr.kafka"):
+            account(figures, settings, [PendingBatch(PLACE, before, after, batch, outcome)], [], 0.0)
+        before = after
+    recall = figures.partitions[PLACE].recall
+    assert (recall.now, recall.promised, recall.dropped) == (after.model.expected_recall, 1.1, True)
+    warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    jumped = [text for text in warned if "called unknown, usually" in text]
+    assert figures.counts["unknown_rate_jumps", PLACE] == len(jumped)
+    (dropped,) = [text for text in warned if text not in jumped]
+    assert dropped.startswith("in/3: recall of the known classes ")
+    assert "below the 1.100 promised" in dropped

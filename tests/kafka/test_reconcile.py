@@ -1,4 +1,4 @@
-"""Global identities of the subclasses of all partitions: told once, and the same over kills and starts."""
+"""Global identities of the subclasses of all partitions: published once, and the same over kills and starts."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from tests.kafka.streams import (
     until,
 )
 
+pytestmark = pytest.mark.needs("broker")
+
 PARTITIONS = 4
 
 
@@ -40,10 +42,9 @@ def reconciled_stream(broker: Broker, folder: Path) -> Stream:
     stream = Stream(broker.address, folder, PARTITIONS, small_model(), snapshot_interval=3.0)
     topic = stream.topic
     stream.settings["subclasses"] = f"{topic}.subclasses"
-    compacted = {"cleanup.policy": "compact"}
     deletable = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # a broker deletes nothing else on demand
-    topics = {f"{topic}.subclasses": deletable, f"{topic}.links": compacted, f"{topic}.global-events": {}}
-    make_topics(broker.address, 1, topics)
+    configs = {"subclasses": deletable, "links": {"cleanup.policy": "compact"}, "global-events": {}}
+    make_topics(broker.address, 1, {f"{topic}.{suffix}": config for suffix, config in configs.items()})
     return stream
 
 
@@ -64,6 +65,13 @@ def committed(stream: Stream) -> int:
 def wait_until_done(stream: Stream) -> None:
     last = read(stream, "subclasses")[-1].offset
     until(lambda: committed(stream) > last, 180, lambda: f"committed {committed(stream)} of {last + 1}")
+
+
+def finish(stream: Stream, *workers: Worker) -> None:
+    """Wait until everything is decided and reconciled, and stop the workers."""
+    stream.wait(seconds=180)
+    wait_until_done(stream)
+    assert [worker.stop(120) for worker in workers] == [0] * len(workers)
 
 
 def wait_for_transaction(worker: Worker, seconds: float) -> None:
@@ -98,7 +106,7 @@ def stored(stream: Stream) -> dict[Local, int]:
     return out
 
 
-def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tmp_path: Path) -> None:
+def test_one_class_in_four_partitions_emerges_once_over_kills(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
     worker, reconciler, inside = Worker(stream), Worker(stream, "r", "reconcile"), []
     for part in range(6):
@@ -111,83 +119,70 @@ def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tm
         if part == 3:
             worker.kill()
             worker = Worker(stream)
-    stream.wait(seconds=180)
-    wait_until_done(stream)
+    finish(stream, worker, reconciler)
     print(f"{len(inside)} kills, {sum(inside)} of them inside a transaction")
-    assert worker.stop(120) == 0
-    assert reconciler.stop(120) == 0
     check_exactly_once(stream)
     state, emerged, merged = expected(stream, stream.model.trained)
-    told = [json.loads(record.value) for record in read(stream, "global-events")]
-    assert [event["global"] for event in told if event["type"] == "SubclassEmerged"] == emerged
-    assert {e["global"]: e["into"] for e in told if e["type"] == "SubclassMerged"}.keys() == merged.keys()
+    events = [json.loads(record.value) for record in read(stream, "global-events")]
+    assert [event["global"] for event in events if event["type"] == "SubclassEmerged"] == emerged
+    assert {event["global"] for event in events if event["type"] == "SubclassMerged"} == merged.keys()
     assert stored(stream) == state.links
     assert {local.place for local in state.links} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
     assert len(state.sums) == 1, "one new class in four partitions is one global subclass"
-    assert told[0]["explanation"]["mean"]["b"] == pytest.approx(14, abs=2)
+    assert events[0]["explanation"]["mean"]["b"] == pytest.approx(14, abs=2)
 
 
 def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     """What compaction may do: the earlier summaries are gone, the links are not."""
     stream = reconciled_stream(broker, tmp_path)
     stream.send(instances(1200, PARTITIONS))
-    worker = Worker(stream)
-    stream.wait(seconds=180)
-    assert worker.stop(120) == 0
-    reconciler = Worker(stream, "r", "reconcile")
-    wait_until_done(stream)
-    assert reconciler.stop(120) == 0
+    finish(stream, Worker(stream), Worker(stream, "r", "reconcile"))
     before, events = stored(stream), read(stream, "global-events")
     reconciler = Worker(stream, "r", "reconcile")
     delete_records(broker.address, f"{stream.topic}.subclasses", 0, committed(stream))
     worker = Worker(stream)
     stream.send(instances(1200, PARTITIONS, seed=1, begin=1200))
-    stream.wait(seconds=180)
-    wait_until_done(stream)
-    assert worker.stop(120) == 0
-    assert reconciler.stop(120) == 0
-    after = stored(stream)
-    assert before.items() <= after.items()
+    finish(stream, worker, reconciler)
+    assert before.items() <= stored(stream).items()
     assert len(read(stream, "global-events")) == len(events)
 
 
 def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
     stream.settings |= {"labels": f"{stream.topic}.labels", "metrics_port": 0}
-    make_topics(broker.address, 1, {f"{stream.topic}.labels": {}})
+    make_topics(broker.address, 1, {stream.settings["labels"]: {}})
     worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
     stream.send(instances(400, PARTITIONS))
-    stream.wait(seconds=180)
-    wait_until_done(stream)
+    finish(stream)
     stream.wait(lambda: total(metrics(reconciler), "stream_osr_lag_records") == 0)
-    told, summaries = metrics(reconciler), read(stream, "subclasses")
+    figures, summaries = metrics(reconciler), read(stream, "subclasses")
     of = {"worker": "r", "topic": f"{stream.topic}.subclasses", "partition": "0"}
-    assert total(told, "stream_osr_records_total", **of) == len(summaries)
-    assert total(told, "stream_osr_committed_offset", **of) == summaries[-1].offset + 1
-    assert total(told, "stream_osr_events_total", **of) == len(read(stream, "global-events"))
-    assert total(told, "stream_osr_transaction_seconds_count", worker="r") > 0
+    assert total(figures, "stream_osr_records_total", **of) == len(summaries)
+    assert total(figures, "stream_osr_committed_offset", **of) == summaries[-1].offset + 1
+    assert total(figures, "stream_osr_events_total", **of) == len(read(stream, "global-events"))
+    assert total(figures, "stream_osr_transaction_seconds_count", worker="r") > 0
     assert status(reconciler, "/healthz") == status(reconciler, "/readyz") == 200
     there = {f"{local.place}:{local.id}" for local, key in stored(stream).items() if key == 0}
     assert {name.rpartition(":")[0] for name in there} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
 
-    config = str(stream.config())
-    asked = CliRunner().invoke(app, ["promote", "global:0", "third", "--config", config])
-    assert f"promote queued, of {len(there)} subclasses in {PARTITIONS} partitions" in asked.output, asked.exception
+    def invoke(*command: str) -> Any:
+        return CliRunner().invoke(app, [*command, "--config", str(stream.config())])
+
+    queued = invoke("promote", "global:0", "third")
+    assert f"promote queued, of {len(there)} subclasses in {PARTITIONS} partitions" in queued.output, queued.exception
     stream.wait(lambda: named(stream) == there)
     stream.wait(lambda: {r.key.decode() for r in read(stream, "subclasses") if r.value is None} == there)
     stream.send(instances(200, PARTITIONS, seed=1, begin=400))
-    stream.wait(seconds=180)
-    assert worker.stop(120) == 0
-    assert reconciler.stop(120) == 0
+    finish(stream, worker, reconciler)
     for partition in stream.read("decisions"):
         assert "third" in {json.loads(record.value)["label"] for record in partition}
-    for command in (["promote", "global:0", "third"], ["mute", "global:0"]):
-        result = CliRunner().invoke(app, [*command, "--config", config])
-        assert "global:0 has no emerging subclass any more" in str(result.exception)
-    result = CliRunner().invoke(app, ["mute", "global:99", "--config", config])
-    assert "no subclass has had the global id 99" in str(result.exception)
-    result = CliRunner().invoke(app, ["mute", "global:0", "--config", config, "--links", "none"])
-    assert "topic none does not exist" in str(result.exception)
+    for reason, *command in (
+        ("global:0 has no emerging subclass any more", "promote", "global:0", "third"),
+        ("global:0 has no emerging subclass any more", "mute", "global:0"),
+        ("no subclass has had the global id 99", "mute", "global:99"),
+        ("topic none does not exist", "mute", "global:0", "--links", "none"),
+    ):
+        assert reason in str(invoke(*command).exception)
 
 
 def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Broker, tmp_path: Path) -> None:
@@ -198,15 +193,8 @@ def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Bro
         content = None if value is None else json.dumps(value).encode()
         producer.send(f"{topic}.{suffix}", key=key.encode(), value=content)
 
-    own = {
-        f"{topic}/0:3": 0,
-        f"{topic}/1:3": 1,
-        f"{topic}/2:5": 1,
-        f"{topic}/3:1": 2,
-        "other/0:1": 1,
-        f"{topic}/0:4": 0,
-    }
-    for name, key in own.items():
+    own = {"0:3": 0, "1:3": 1, "2:5": 1, "3:1": 2, "0:4": 0}
+    for name, key in {**{f"{topic}/{name}": key for name, key in own.items()}, "other/0:1": 1}.items():
         say("subclasses", name, {"run": "77aa"})
         say("links", name, {"subclass": name, "run": "77aa", "global": key})
     say("links", "global:1", {"global": 1, "into": 0})
@@ -230,8 +218,8 @@ def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Bro
 
 def named(stream: Stream) -> set[str]:
     """Subclasses of which an event says that they were promoted."""
-    told = [json.loads(record.value) for partition in stream.read("events") for record in partition]
-    return {event["subject"] for event in told if event["type"] == "SubclassPromoted"}
+    events = [json.loads(record.value) for partition in stream.read("events") for record in partition]
+    return {event["subject"] for event in events if event["type"] == "SubclassPromoted"}
 
 
 def test_junk_and_other_models_are_left_with_a_line_each(broker: Broker, tmp_path: Path) -> None:
@@ -250,10 +238,7 @@ def test_junk_and_other_models_are_left_with_a_line_each(broker: Broker, tmp_pat
     assert [record.key for record in read(stream, "links")] == [b"junk%d" % number for number in range(len(links))]
     worker = Worker(stream)
     stream.send(instances(400, PARTITIONS))
-    stream.wait()
-    wait_until_done(stream)
-    assert worker.stop() == 0
-    assert reconciler.stop() == 0
+    finish(stream, worker, reconciler)
     for topic, junk in (("links", links), ("subclasses", summaries)):
         left = [line for line in reconciler.lines() if f"{stream.topic}.{topic} at " in line and "is left" in line]
         assert len(left) == len(junk)

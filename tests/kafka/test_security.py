@@ -1,4 +1,4 @@
-"""TLS and logging in, against the real broker: what is right works, what is wrong is one line without the secret."""
+"""TLS and logins against the real broker: what is right works, what is wrong is one line without the secret."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from stream_osr_connectors.kafka.client.errors import client_error, explained
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.test_service import decide_all
 from tests.processes import COMMAND, run
+
+pytestmark = pytest.mark.needs("broker")
 
 WRONG = "wrong-horse-battery"
 
 
 def secured(broker: Broker, folder: Path, mechanism: str = "SCRAM-SHA-512", **settings: Any) -> Stream:
-    """A stream whose service talks to the listener that asks for a password."""
+    """A stream whose service uses the listener that requires a password."""
+    add_user(broker.address)
     login = {"sasl_username": USER, "sasl_password": PASSWORD}
     if mechanism == "OAUTHBEARER":
         (folder / "token").write_text(token())
@@ -33,23 +37,25 @@ def secured(broker: Broker, folder: Path, mechanism: str = "SCRAM-SHA-512", **se
 
 
 def listened(broker: Broker, folder: Path, address: str, **settings: Any) -> Stream:
-    """A stream whose service talks to one of the listeners, and knows its authority unless told otherwise."""
+    """A stream whose service uses one of the listeners, and knows its authority."""
     given = {"brokers": address, "tls_ca": str(broker.security.authority), **settings}
     return Stream(broker.address, folder, 2, small_model(), **given)
 
 
+def topics(stream: Stream) -> Any:
+    """Run the command ``topics`` in this process."""
+    return CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
+
+
 def works(stream: Stream, secret: str) -> None:
-    """Decide everything once, and never tell the secret."""
+    """Decide everything once, without the secret in the log."""
     stream.send(instances(200, 2))
-    worker = Worker(stream)
-    stream.wait()
-    assert worker.stop() == 0
+    worker = decide_all(stream)
     check_exactly_once(stream)
     assert secret not in worker.log.read_text()
 
 
 def test_scram_over_tls(broker: Broker, tmp_path: Path) -> None:
-    add_user(broker.address)
     secret = tmp_path / "password"
     secret.write_text(PASSWORD + "\n")
     works(secured(broker, tmp_path, sasl_password=None, sasl_password_file=str(secret), labels=None), PASSWORD)
@@ -57,9 +63,8 @@ def test_scram_over_tls(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"])
 def test_other_ways_to_log_in(broker: Broker, tmp_path: Path, mechanism: str) -> None:
-    add_user(broker.address)
     stream = secured(broker, tmp_path, mechanism)
-    result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
+    result = topics(stream)
     assert stream.topic in result.output, result.exception
 
 
@@ -68,42 +73,38 @@ def test_a_certificate_of_ours_with_an_encrypted_key(broker: Broker, tmp_path: P
 
 
 def test_a_certificate_that_is_missing_or_wrong_is_one_line(broker: Broker, tmp_path: Path) -> None:
-    asked = f"{broker.security.certified} asks for a certificate of ours"
-    said = refused(certified(broker, tmp_path, tls_certificate=None, tls_key=None, tls_key_password=None))
-    assert asked in said
+    message = f"{broker.security.certified} asks for a certificate of ours"
+    without = {"tls_certificate": None, "tls_key": None, "tls_key_password": None}
+    said = refused(certified(broker, tmp_path, **without))
+    assert message in said
     assert "tls_certificate" in said
     stranger = trustme.CA().issue_cert("osr@localhost")
     stranger.private_key_and_cert_chain_pem.write_to_path(tmp_path / "stranger.pem")
-    other = {"tls_certificate": str(tmp_path / "stranger.pem"), "tls_key": None, "tls_key_password": None}
-    settings = load_settings(certified(broker, tmp_path, **other).config())
-    assert asked in str(explained(settings, client_error(KafkaTimeoutError()))), "what the client tells of it"
+    stream = certified(broker, tmp_path, **without | {"tls_certificate": str(tmp_path / "stranger.pem")})
+    assert message in str(explained(load_settings(stream.config()), client_error(KafkaTimeoutError())))
 
 
 def test_a_key_that_cannot_be_opened_is_one_line(broker: Broker, tmp_path: Path) -> None:
     for wrong in (WRONG, None):
-        stream = certified(broker, tmp_path, tls_key_password=wrong)
-        result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
-        said = str(result.exception)
+        said = str(topics(certified(broker, tmp_path, tls_key_password=wrong)).exception)
         assert "tls_key_password" in said
         assert str(broker.security.key) in said
         assert WRONG not in said
 
 
 def certified(broker: Broker, folder: Path, **settings: Any) -> Stream:
-    """A stream whose service talks to the listener that asks for a certificate."""
+    """A stream whose service uses the listener that requires a certificate."""
     own = broker.security
     named = {"tls_certificate": str(own.certificate), "tls_key": str(own.key), "tls_key_password": KEY_PASSWORD}
     return listened(broker, folder, own.certified, **{"security_protocol": "SSL", **named, **settings})
 
 
 def test_a_wrong_password_is_one_line(broker: Broker, tmp_path: Path) -> None:
-    add_user(broker.address)
-    stream = secured(broker, tmp_path, sasl_password=WRONG, log_format="json")
-    worker = Worker(stream)
-    line = json.loads(only_line(worker))
-    assert line["level"] == "critical"
-    assert f"refuses to let us in as {USER} by SCRAM-SHA-512" in line["message"]
-    assert WRONG not in worker.log.read_text()
+    line = only_line(Worker(secured(broker, tmp_path, sasl_password=WRONG, log_format="json")))
+    assert WRONG not in line
+    logged = json.loads(line)
+    assert logged["level"] == "critical"
+    assert f"refuses to let us in as {USER} by SCRAM-SHA-512" in logged["message"]
 
 
 def test_a_wrong_password_for_plain_and_a_wrong_token(broker: Broker, tmp_path: Path) -> None:
@@ -118,7 +119,6 @@ def test_a_wrong_password_for_plain_and_a_wrong_token(broker: Broker, tmp_path: 
 
 
 def test_an_unknown_authority_is_one_line(broker: Broker, tmp_path: Path) -> None:
-    add_user(broker.address)
     stream = secured(broker, tmp_path, tls_ca=str(broker.security.other_authority))
     line = only_line(Worker(stream))
     assert f"the certificate of {broker.security.address} is not trusted" in line
@@ -138,9 +138,9 @@ def refused(stream: Stream) -> str:
 
     In a process of its own: the client leaves sockets of connections that failed to the garbage collector.
     """
-    told = run("-W", "ignore", *COMMAND, "topics", "--config", stream.config(), timeout=90)
-    assert told.returncode in (exits.REFUSED, exits.NO_BROKER, exits.NO_RIGHT)
-    (line,) = (told.stdout + told.stderr).splitlines()
+    ended = run("-W", "ignore", *COMMAND, "topics", "--config", stream.config(), timeout=90)
+    assert ended.returncode in (exits.REFUSED, exits.NO_BROKER, exits.NO_RIGHT)
+    (line,) = (ended.stdout + ended.stderr).splitlines()
     assert not any(secret in line for secret in (PASSWORD, KEY_PASSWORD, WRONG))
     return line
 

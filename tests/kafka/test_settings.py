@@ -19,9 +19,8 @@ NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
 def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: Any) -> None:
     config = tmp_path / "service.yaml"
     config.write_text("model: m.osr\nbrokers: b:1\ninput: in\nbatch_size: 10\ncommit_batches: 11\nseed: 12\n")
-    monkeypatch.setenv("STREAM_OSR_COMMIT_BATCHES", "21")
-    monkeypatch.setenv("STREAM_OSR_SEED", "22")
-    monkeypatch.setenv("STREAM_OSR_DATA", "/somewhere")  # of others
+    for name, value in (("COMMIT_BATCHES", "21"), ("SEED", "22"), ("DATA", "/somewhere")):
+        monkeypatch.setenv(f"STREAM_OSR_{name}", value)
     settings = load_settings(config, seed=32, features="a,b")
     assert (settings.batch_size, settings.commit_batches, settings.seed) == (10, 21, 32)
     assert settings.features == ("a", "b")
@@ -35,51 +34,41 @@ def test_options_and_environment_alone_are_enough(monkeypatch: Any) -> None:
     assert connection(settings)["bootstrap_servers"] == ["b:1", "c:2"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"input": None}, "setting input: "),
-        ({"batch_size": 0}, "setting batch_size: .*greater than or equal to 1"),
-        ({"batchsize": 3}, r"setting batchsize: there is no such setting.* did you mean batch_size\?"),
-        ({"output": "in"}, "output and input are the same topic|input and output are the same topic"),
-        ({"transaction_deadline": 40.0}, "transaction_timeout is 30 s and transaction_deadline 40 s"),
-        ({"label": "y", "features": ["y"]}, "so the features contain the answer"),
-        ({"sasl_password": "x", "sasl_password_file": "y"}, "both given"),
-        ({"sasl_mechanism": "PLAYN"}, "setting sasl_mechanism: "),
-    ],
-)
-def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
-        load_settings(**{**NEEDED, **given})
-
-
-def test_all_that_is_missing_is_named_with_the_ways_to_give_it() -> None:
+def test_what_does_not_fit_or_is_missing_is_named() -> None:
+    wrong = {
+        r"setting batch_size: .*greater than or equal to 1": {"batch_size": 0},
+        r"setting batchsize: there is no such setting.* did you mean batch_size\?": {"batchsize": 3},
+        "output and input are the same topic|input and output are the same topic": {"output": "in"},
+        "transaction_timeout is 30 s and transaction_deadline 40 s": {"transaction_deadline": 40.0},
+        "so the features contain the answer": {"label": "y", "features": ["y"]},
+        "both given": {"sasl_password": "x", "sasl_password_file": "y"},
+        "setting sasl_mechanism: ": {"sasl_mechanism": "PLAYN"},
+        r"setting input: ": {"input": None},
+    }
+    for message, given in wrong.items():
+        with pytest.raises(InvalidParameter, match=message):
+            load_settings(**{**NEEDED, **given})
     with pytest.raises(InvalidParameter, match=r"setting brokers: it is missing\. .*--brokers.*STREAM_OSR_BROKERS"):
         load_settings(model="m.osr", input="in")
     with pytest.raises(InvalidParameter, match=r"settings model, brokers, input: .*--input.*STREAM_OSR_INPUT"):
         load_settings()
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- b\n", "a: [", "just text", "\x00"])
-def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
+def test_files_that_are_no_settings(tmp_path: Path) -> None:
     config = tmp_path / "service.yaml"
-    config.write_text(text)
-    with pytest.raises(InvalidParameter, match=r"service\.yaml (has no settings|is not YAML)"):
-        load_settings(config)
+    for text in ("", "- a\n- b\n", "a: [", "just text", "\x00"):
+        config.write_text(text)
+        with pytest.raises(InvalidParameter, match=r"service\.yaml (has no settings|is not YAML)"):
+            load_settings(config)
     with pytest.raises(InvalidParameter, match=r"cannot read .*: No such file"):
         load_settings(tmp_path / "other.yaml")
 
 
 def test_secrets_are_never_shown(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("STREAM_OSR_SASL_PASSWORD", "hunter2")
-    settings = load_settings(
-        **NEEDED,
-        sasl_mechanism="PLAIN",
-        sasl_username="me",
-        security_protocol="SASL_SSL",
-        tls_key_password="hunter3",
-        tls_certificate=tmp_path / "none.pem",
-    )
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "security_protocol": "SASL_SSL"}
+    certificate = {"tls_key_password": "hunter3", "tls_certificate": tmp_path / "none.pem"}
+    settings = load_settings(**NEEDED, **login, **certificate)
     assert "hunter" not in f"{settings} {settings!r} {settings.model_dump()} {settings.model_dump_json()}"
     plain = settings.model_copy(update={"tls_certificate": None})
     assert connection(plain)["sasl_plain_password"] == "hunter2"
@@ -100,7 +89,7 @@ def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
         _ = missing.password
 
 
-def test_variables_that_are_none_are_told_of() -> None:
+def test_variables_that_are_no_settings_are_named() -> None:
     environment = {"STREAM_OSR_GRUOP": "g", "STREAM_OSR_DATA": "d", "STREAM_OSR_SEED": "1", "HOME": "/"}
     environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
     environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes

@@ -1,10 +1,12 @@
-"""Snapshots on a bad disk: whole or not there, and what is damaged is left aside in a line."""
+"""Snapshots on a bad disk: whole or not there, and damaged ones are left aside; files without use are removed."""
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +17,13 @@ import pytest
 from stream_osr.archive.files import Surroundings, kind_over, read_archive
 from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.client.interface import Committed
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import snapshots as module
-from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Progress
 from tests.blobs import fitted_once
 from tests.kafka.test_partition import PLACE, advance, records
 
@@ -68,15 +72,14 @@ def test_damage_of_any_kind_is_a_line(state: Partition, snapshots: Snapshots, ca
     assert refused > 300
 
 
-@pytest.mark.parametrize("content", [{}, {"version": 1}, {"version": 1, "model": 3, "waiting": 7}, [1], None])
-def test_what_is_whole_and_no_snapshot_is_a_line(
-    state: Partition, snapshots: Snapshots, caplog: Any, content: Any
-) -> None:
+def test_what_is_whole_and_no_snapshot_is_a_line(state: Partition, snapshots: Snapshots, caplog: Any) -> None:
     trained = state.model.trained
     path = snapshots.write(PLACE, state)
-    module.write_archive(path, kind_over(trained), content, Surroundings.of(trained))
-    assert snapshots.read(PLACE, state.lineage, state.history.last, trained) is None
-    assert "snapshot left aside: " in caplog.text
+    for content in ({}, {"version": 1}, {"version": 1, "model": 3, "waiting": 7}, [1], None):
+        caplog.clear()
+        module.write_archive(path, kind_over(trained), content, Surroundings.of(trained))
+        assert snapshots.read(PLACE, state.lineage, state.history.last, trained) is None, content
+        assert "snapshot left aside: " in caplog.text, content
 
 
 def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapshots) -> None:
@@ -116,3 +119,77 @@ def room_for(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# Files that nothing refers to
+
+OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
+BEGUN = History(Boundary(0), True)
+COMMITTED = {
+    Place("in", 0): Committed(0, Progress(OURS, "aa00", BEGUN).text(), 0, 0),
+    Place("in", 1): Committed(0, Progress(EARLIER, "aa11", BEGUN).text(), 0, 0),
+    Place("in", 2): Committed(None, "", 0, 0),
+}
+AT = "00000000000000000256-0"
+STAYS = {f"in-0-{AT}-aa00.osr", f"in-1-{AT}-aa11.osr", "models", "README", "notes.osr"}
+STAYS |= {f"{name}.model" for name in (OURS, EARLIER, GIVEN)}
+GOES = {f"in-0-{AT}-bb00.osr", f"in-7-{AT}-aa99.osr", f"{OLD}.model", ".writable"}
+GOES |= {f".{OLD}.model.0123456789abcdef", f".in-0-{AT}-aa00.osr.0123456789abcdef"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    for name in (STAYS | GOES) - {"models"}:
+        (tmp_path / name).touch()
+    for name in (OLD, GIVEN):
+        Journal(tmp_path).append(name)
+    age(tmp_path, 2 * module.OLD_SECONDS)
+    return tmp_path
+
+
+def age(kept: Path, seconds: float) -> None:
+    for path in kept.iterdir():
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def names(kept: Path) -> set[str]:
+    return {path.name for path in kept.iterdir()}
+
+
+def remove(kept: Path, third: str | None = None) -> int:
+    """Remove the files; the third partition has this text committed, or nothing."""
+    committed = COMMITTED if third is None else {**COMMITTED, Place("in", 2): Committed(0, third, 0, 0)}
+    return module.remove_orphans(kept, ["in"], OURS, committed)
+
+
+def test_what_nothing_refers_to_goes_with_a_line(kept: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    assert remove(kept) == len(GOES)
+    assert names(kept) == STAYS
+    assert "2 snapshots, 1 models, 3 leftovers" in caplog.text
+    caplog.clear()
+    assert remove(kept) == 0
+    assert not caplog.text
+    assert remove(kept / "none") == 0
+    assert "No such file" in caplog.text
+
+
+def test_what_is_young_stays_and_all_does_while_a_progress_cannot_be_read(kept: Path) -> None:
+    for text in ("", "of something else", "9 a b 0+0f 1"):
+        assert remove(kept, text) == 0, text
+    age(kept, module.OLD_SECONDS - 60)
+    assert remove(kept) == 0
+    assert names(kept) == STAYS | GOES
+    assert sum(map(len, module.find_orphans(kept, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
+
+
+def test_models_stay_while_another_service_or_a_partition_without_a_commit_may_need_them(kept: Path) -> None:
+    """Offsets expire, or are deleted: the next start has to see it."""
+    for name in (f"other-0-{AT}-cc00.osr", f"in-2-{AT}-bb22.osr"):
+        (kept / name).touch()
+        age(kept, 2 * module.OLD_SECONDS)
+        remove(kept)
+        assert names(kept) == STAYS | {name, f"{OLD}.model"}
+        (kept / name).unlink()
+    remove(kept)
+    assert names(kept) == STAYS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaProducer
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, Sink, Source
@@ -17,15 +17,14 @@ from stream_osr_connectors.kafka import KafkaSink, KafkaSource
 from tests.blobs import fitted_once, stream_part
 from tests.file_runs import run
 from tests.kafka.brokers import Broker
+from tests.kafka.streams import make_topic
+
+pytestmark = pytest.mark.needs("broker")
 
 
 @pytest.fixture
 def topic(broker: Broker) -> str:
-    name = f"topic-{uuid.uuid4().hex[:8]}"
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True)
-    admin.close()
-    return name
+    return make_topic(broker.address, f"topic-{uuid.uuid4().hex[:8]}", 3)
 
 
 def test_what_is_written_is_read_and_read_on(broker: Broker, topic: str) -> None:
@@ -63,8 +62,7 @@ def test_the_loop_of_the_command_line_reads_a_topic(broker: Broker, topic: str, 
     with KafkaSink(topic, brokers=broker.address) as sink:
         for x, _ in stream_part(100):
             sink.write(x)
-    out = f"{topic}"  # decisions are JSON objects as well
-    with KafkaSource(topic, brokers=broker.address) as source, KafkaSink(out, brokers=broker.address) as decisions:
+    with KafkaSource(topic, brokers=broker.address) as source, KafkaSink(topic, brokers=broker.address) as decisions:
         totals = run(fitted_once(batch_size=32, chains=1), source, Sinks(decisions))
     assert (totals["read"], totals["decided"]) == (100, 100)
 
@@ -79,5 +77,5 @@ def test_what_is_not_there_is_named(broker: Broker) -> None:
 
 
 def named(record: Record | BadRecord) -> object:
-    """Tell records apart: partitions take turns, in any order."""
+    """Identify a record: partitions take turns, in any order."""
     return record.raw if isinstance(record, BadRecord) else record.key

@@ -6,7 +6,6 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka import load_settings
+from stream_osr_connectors.kafka import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.client.consumers import read_all
 from stream_osr_connectors.kafka.client.producer import PlainProducer
-from stream_osr_connectors.kafka.run.state_copies import StateCopies, state_copies
+from stream_osr_connectors.kafka.run.state_copies import state_copies
 from stream_osr_connectors.kafka.run.topic_store import TopicStore
 from stream_osr_connectors.kafka.run.topics import WantedTopics, look_after
 from stream_osr_connectors.kafka.wire.messages import Outgoing
@@ -27,214 +26,195 @@ from tests.kafka.faults.doing import configure, delete_records
 from tests.kafka.faults.trials import Site, Trial
 from tests.kafka.streams import check_exactly_once
 
+pytestmark = pytest.mark.needs("broker")
+
+
+def settings_of(trial: Trial) -> ServiceSettings:
+    return load_settings(trial.stream.config(), instance="w")
+
+
+class Machine:
+    """A machine with a folder of its own, and what copies the files in it."""
+
+    def __init__(self, trial: Trial, name: str) -> None:
+        self.folder = trial.stream.folder / name
+        self.folder.mkdir(exist_ok=True)
+        copies = state_copies(settings_of(trial), self.folder)
+        assert copies is not None
+        self.copies, self.pull = copies, copies.pull
+
+    def put(self, name: str, content: bytes, partition: int = 0) -> None:
+        (self.folder / name).write_bytes(content)
+        self.copies.put(name, partition)
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder.iterdir()}
+
+
+def close(*machines: Machine) -> None:
+    for machine in machines:
+        machine.copies.close()
+
 
 @pytest.fixture
 def trial(broker: Broker, tmp_path: Path) -> Trial:
     """A service with its state in a topic."""
     topic = f"state-{uuid.uuid4().hex[:8]}"
     trial = Trial(Site(broker, tmp_path), state_topic=topic, snapshot_interval=0.5)
-    checks = look_after(load_settings(trial.stream.config(), instance="w"), WantedTopics(None))
-    (line,) = (check for check in checks if check.role == "state_topic")
+    (line,) = (check for check in look_after(settings_of(trial), WantedTopics(None)) if check.role == "state_topic")
     assert (line.name, line.problems) == (topic, ())
     assert "2 partitions" in line.found
     return trial
 
 
-@pytest.fixture(params=["topic", "url"])
+@pytest.fixture
+def url_trial(broker: Broker, tmp_path: Path) -> Trial:
+    """A service with its state below a URL."""
+    return Trial(Site(broker, tmp_path), state_url=(tmp_path / "all").as_uri(), snapshot_interval=0.5)
+
+
+@pytest.fixture(params=["trial", "url_trial"])
 def any_trial(request: pytest.FixtureRequest) -> Trial:
-    """A service with its state in a topic or below a URL."""
-    if request.param == "topic":
-        return request.getfixturevalue("trial")
-    folder = request.getfixturevalue("tmp_path")
-    return Trial(
-        Site(request.getfixturevalue("broker"), folder), state_url=(folder / "all").as_uri(), snapshot_interval=0.5
-    )
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
 def open_store(trial: Trial) -> stores.OpenStore:
     """A store in a topic, for the tests of all stores."""
-    settings = load_settings(trial.stream.config(), instance="w")
-    return partial(TopicStore, settings, trial.stream.settings["state_topic"])
+    return partial(TopicStore, settings_of(trial), trial.stream.settings["state_topic"])
 
 
 test_states_are_returned_as_they_were_stored = stores.test_states_are_returned_as_they_were_stored
 test_a_state_is_replaced_and_deleted = stores.test_a_state_is_replaced_and_deleted
 
 
-Make = Callable[[str], StateCopies]
-
-
-@pytest.fixture
-def machine(trial: Trial, tmp_path: Path) -> Make:
-    return machines_of(trial, tmp_path)
-
-
-def machines_of(trial: Trial, folder: Path) -> Make:
-    """What copies the files of a machine's folder, given its name."""
-    settings = load_settings(trial.stream.config(), instance="w")
-
-    def make(name: str) -> StateCopies:
-        (folder / name).mkdir(exist_ok=True)
-        log = state_copies(settings, folder / name)
-        assert log is not None
-        return log
-
-    return make
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_files_travel_between_folders(any_trial: Trial, tmp_path: Path) -> None:
-    machine = machines_of(any_trial, tmp_path)
-    one, other = machine("one"), machine("other")
+def test_files_travel_between_folders(any_trial: Trial) -> None:
+    first, second = Machine(any_trial, "first"), Machine(any_trial, "second")
     files = {"in-0-7.osr": b"", "in-1-7.osr": b"small", "models": bytes(range(256)) * 4000, "ü": b"1"}
     for number, (name, content) in enumerate(files.items()):
-        (tmp_path / "one" / name).write_bytes(content)
-        one.put(name, number % 2)
-    assert other.pull(0) == 2
-    assert set(contents(tmp_path / "other")) == {"in-0-7.osr", "models"}
-    assert other.pull() == 2
-    assert contents(tmp_path / "other") == files
-    assert other.pull() == 0
-    (tmp_path / "other" / "models").write_bytes(b"other")
-    other.put("models")
-    one.drop("in-1-7.osr", 1)
-    assert one.pull() >= 1
-    assert other.pull() == 1
-    assert "in-1-7.osr" not in contents(tmp_path / "one")
-    assert contents(tmp_path / "one")["models"] == b"other"
-    assert set(contents(tmp_path / "other")) == {"in-0-7.osr", "models", "ü"}
-    new = machine("new")
+        first.put(name, content, number % 2)
+    assert second.pull(0) == 2
+    assert set(second.files()) == {"in-0-7.osr", "models"}
+    assert second.pull() == 2
+    assert second.files() == files
+    assert second.pull() == 0
+    second.put("models", b"other")
+    first.copies.drop("in-1-7.osr", 1)
+    assert first.pull() >= 1
+    assert second.pull() == 1
+    assert first.files() == second.files() == {"in-0-7.osr": b"", "models": b"other", "ü": b"1"}
+    new = Machine(any_trial, "new")
     new.pull()
-    assert contents(tmp_path / "new") == contents(tmp_path / "other")
-    for log in (one, other, new):
-        log.close()
+    assert new.files() == second.files()
+    close(first, second, new)
 
 
-def test_what_the_topic_has_is_not_sent_again(machine: Make, trial: Trial, tmp_path: Path) -> None:
-    one, other = machine("one"), machine("other")
-    (tmp_path / "one" / "models").write_bytes(b"abc")
-    one.put("models")
-    one.put("models")
-    other.pull()
-    other.put("models")
-    settings = load_settings(trial.stream.config(), instance="w")
-    assert len(list(read_all(settings, settings.state_topic))) == 2, "a part, and the whole"
-    one.close()
+def test_what_the_topic_has_is_not_sent_again(trial: Trial) -> None:
+    first, second = Machine(trial, "first"), Machine(trial, "second")
+    first.put("models", b"abc")
+    first.copies.put("models")
+    second.pull()
+    second.copies.put("models")
+    assert len(list(read_all(settings_of(trial), trial.stream.settings["state_topic"]))) == 2, "a part, and the whole"
+    close(first)
 
 
-def test_an_incomplete_file_is_left_aside(machine: Make, trial: Trial, tmp_path: Path, caplog: Any) -> None:
-    one = machine("one")
-    settings = load_settings(trial.stream.config(), instance="w")
+def test_an_incomplete_file_is_left_aside(trial: Trial, caplog: Any) -> None:
+    settings = settings_of(trial)
     producer = PlainProducer.of(settings, 20.0)
-    assert settings.state_topic is not None
-    group = settings.group.encode() + b"\x00"
-    part = Outgoing(settings.state_topic, 0, group + b"models\x000", bytes.fromhex("ab" * 16) + b"abc", [], None)
+
+    def record(key: bytes, value: bytes) -> Outgoing:
+        return Outgoing(str(settings.state_topic), 0, settings.group.encode() + b"\x00" + key, value, [], None)
+
     strange = [
-        Outgoing(settings.state_topic, 0, group + key, value, [], None)
+        record(key, value)
         for key in (b"../up", b"/root", b".hidden", b"", b"\xff", b"a\x00b")
         for value in (json.dumps([1, "00", 1]).encode(), json.dumps([1, "00", 1 << 40]).encode(), b"{", b"[]", b"3")
     ]
-    assert not producer.send([part, *strange]).refused
-    whole = Outgoing(
-        settings.state_topic, 0, group + b"models", json.dumps([600_000, "ab" * 32, 3]).encode(), [], None
-    )
-    assert not producer.send([whole]).refused
-    other = machine("other")
-    other.pull()
-    assert not contents(tmp_path / "other"), "two of three parts are missing"
+    part = record(b"models\x000", bytes.fromhex("ab" * 16) + b"abc")
+    whole = record(b"models", json.dumps([600_000, "ab" * 32, 3]).encode())
+    for messages in ([part, *strange], [whole]):
+        assert not producer.send(messages).refused
+    second = Machine(trial, "second")
+    second.pull()
+    assert not second.files(), "two of three parts are missing"
     assert "models is incomplete and left aside" in caplog.text
     assert "is no state and left aside" in caplog.text
-    assert not (tmp_path / "up").exists()
-    (tmp_path / "one" / "models").write_bytes(b"new")
-    one.put("models")
-    assert other.pull() == 1
-    assert contents(tmp_path / "other") == {"models": b"new"}
+    assert not (second.folder.parent / "up").exists()
+    first = Machine(trial, "first")
+    first.put("models", b"new")
+    assert second.pull() == 1
+    assert second.files() == {"models": b"new"}
     assert not producer.send([whole]).refused
-    assert other.pull() == 0
+    assert second.pull() == 0
     assert "has lost states. Number of files published again: 1 (models)" in caplog.text
-    assert machine("third").pull() == 1, "of the other machine"
+    assert Machine(trial, "third").pull() == 1, "of the other machine"
     producer.close(1.0)
-    one.close()
+    close(first)
 
 
-def test_records_of_one_partition_are_lost(machine: Make, trial: Trial, tmp_path: Path, caplog: Any) -> None:
+def test_records_of_one_partition_are_lost(trial: Trial, caplog: Any) -> None:
     """Files are published again that the folder still has. A snapshot that another machine dropped is deleted."""
-    one, other = machine("one"), machine("other")
+    first, second = Machine(trial, "first"), Machine(trial, "second")
     for number, name in enumerate(("models", "in-1-7.osr", "in-2-7.osr", "in-3-7.osr")):
-        (tmp_path / "one" / name).write_bytes(name.encode())
-        one.put(name, number)
-    assert other.pull() == 4
-    one.drop("in-2-7.osr", 2)
+        first.put(name, name.encode(), number)
+    assert second.pull() == 4
+    first.copies.drop("in-2-7.osr", 2)
     topic = trial.stream.settings["state_topic"]
     configure(trial.broker.address, topic, {"cleanup.policy": "delete"})
     delete_records(trial.broker.address, topic, 1, -1)
-    (tmp_path / "other" / "in-3-7.osr").unlink()
-    assert other.pull(2) == 1
-    assert set(contents(tmp_path / "other")) == {"models", "in-1-7.osr"}
-    assert other.pull(1) == 0
+    (second.folder / "in-3-7.osr").unlink()
+    assert second.pull(2) == 1
+    assert set(second.files()) == {"models", "in-1-7.osr"}
+    assert second.pull(1) == 0
     assert "has lost states. Number of files published again: 1 (in-1-7.osr)" in caplog.text
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "in-2-7.osr").write_bytes(b"of an earlier process")
-    new = machine("new")
+    new = Machine(trial, "new")
+    (new.folder / "in-2-7.osr").write_bytes(b"of an earlier process")
     assert new.pull() == 3
-    assert set(contents(tmp_path / "new")) == {"models", "in-1-7.osr"}
-    for each in (one, other, new):
-        each.close()
+    assert set(new.files()) == {"models", "in-1-7.osr"}
+    close(first, second, new)
 
 
-def test_groups_share_a_topic(machine: Make, trial: Trial, tmp_path: Path) -> None:
+def test_groups_use_one_topic(trial: Trial) -> None:
     """The files of one group are neither read nor deleted by another."""
-    one = machine("one")
-    (tmp_path / "one" / "models").write_bytes(b"abc")
-    one.put("models")
+    first = Machine(trial, "first")
+    first.put("models", b"abc")
+    group = trial.stream.settings["group"]
     trial.stream.settings["group"] = "other"
-    log = state_copies(load_settings(trial.stream.config(), instance="w"), tmp_path / "other")
-    assert log is not None
-    (tmp_path / "other").mkdir()
-    assert log.pull() == 0
-    (tmp_path / "other" / "models").write_bytes(b"other")
-    log.put("models")
-    log.drop("models")
-    new = machine("new")
+    other = Machine(trial, "other")
+    assert other.pull() == 0
+    other.put("models", b"other")
+    other.copies.drop("models")
+    trial.stream.settings["group"] = group
+    new = Machine(trial, "new")
     assert new.pull() == 1
-    assert contents(tmp_path / "new") == {"models": b"abc"}
-    for each in (one, log, new):
-        each.close()
+    assert new.files() == {"models": b"abc"}
+    close(first, other, new)
 
 
-def test_a_topic_that_does_not_exist_is_named(machine: Make, trial: Trial, tmp_path: Path) -> None:
+def test_a_topic_that_does_not_exist_is_named(trial: Trial) -> None:
     trial.stream.settings["state_topic"] = "nowhere"
-    log = state_copies(load_settings(trial.stream.config(), instance="w"), tmp_path)
-    assert log is not None
     with pytest.raises(ConnectorError, match=r"state_topic: topic nowhere does not exist .* topics --create"):
-        log.pull()
+        Machine(trial, "first").pull()
 
 
-def test_files_below_a_url_are_lost(broker: Broker, tmp_path: Path, caplog: Any) -> None:
+def test_files_below_a_url_are_lost(url_trial: Trial, tmp_path: Path, caplog: Any) -> None:
     """All files are published again. A snapshot that another worker has dropped is dropped here."""
-    url = (tmp_path / "all").as_uri()
-    machine = machines_of(Trial(Site(broker, tmp_path), state_url=url), tmp_path)
-    one, other = machine("one"), machine("other")
+    first, second = Machine(url_trial, "first"), Machine(url_trial, "second")
     for number, name in enumerate(("models", "in-1-7.osr", "in-2-7.osr")):
-        (tmp_path / "one" / name).write_bytes(name.encode())
-        one.put(name, number)
-    assert other.pull() == 3
-    one.drop("in-2-7.osr", 2)
-    assert other.pull(2) == 1
+        first.put(name, name.encode(), number)
+    assert second.pull() == 3
+    first.copies.drop("in-2-7.osr", 2)
+    assert second.pull(2) == 1
     files = {"models": b"models", "in-1-7.osr": b"in-1-7.osr"}
-    assert contents(tmp_path / "other") == files
+    assert second.files() == files
     assert not caplog.text
     shutil.rmtree(tmp_path / "all")
-    assert other.pull(0) == 0
-    assert contents(tmp_path / "other") == files
-    assert f"{url}/" in caplog.text
+    assert second.pull(0) == 0
+    assert second.files() == files
+    assert f"{url_trial.stream.settings['state_url']}/" in caplog.text
     assert "has lost states. Number of files published again: 2 (in-1-7.osr, models)" in caplog.text
-    new = machine("new")
-    assert new.pull() == 2
+    assert Machine(url_trial, "new").pull() == 2
 
 
 def test_a_machine_that_is_lost_with_its_disk_loses_nothing(any_trial: Trial, tmp_path: Path) -> None:
@@ -245,27 +225,26 @@ def test_a_machine_that_is_lost_with_its_disk_loses_nothing(any_trial: Trial, tm
     def start(name: str) -> Any:
         return trial.start(name, STREAM_OSR_STATE=str(folders[name]))
 
+    def feed(times: int) -> None:
+        for _ in range(times):
+            trial.feed(60)
+            time.sleep(0.4)
+        trial.settle()
+
     trial.feed(200)
     first = start("a")
     trial.settle()
     trial.await_ready()
     second = start("b")
-    for _ in range(8):
-        trial.feed(60)
-        time.sleep(0.4)
-    trial.settle()
+    feed(8)
     first.kill()
     shutil.rmtree(folders["a"])
-    for _ in range(4):
-        trial.feed(60)
-        time.sleep(0.4)
-    trial.settle()
+    feed(4)
     begun = time.monotonic()
     start("c")
     second.kill()
     shutil.rmtree(folders["b"])
-    trial.feed(60)
-    trial.settle()
+    feed(1)
     print(f"the partitions were decided again after {time.monotonic() - begun:.1f} s")
     trial.await_ready()
     assert trial.figure("lost_records_total") == trial.figure("repeated_records_total") == 0

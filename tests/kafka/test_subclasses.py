@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges
@@ -29,17 +26,16 @@ from stream_osr_connectors.kafka.wire.subclasses import (
     summary,
 )
 from stream_osr_connectors.values import DecodeError
-from tests.blobs import fitted_once, stream_part
+from tests.blobs import fitted_once, play, stream_part
+from tests.kafka.test_messages import validator
+from tests.tiers import examples
 
 LOCAL = Local("in/3", "77aa", 0)
 
 
 @pytest.fixture(scope="module")
 def model() -> OpenSetRecognizer:
-    model = fitted_once(batch_size=64, chains=1, seed=5)
-    for key, (x, _) in enumerate(stream_part(256)):
-        model.learn_one(x, key=key)
-    return model
+    return play(fitted_once(batch_size=64, chains=1, seed=5), stream_part(256))
 
 
 def received(message: Outgoing) -> Message:
@@ -47,9 +43,7 @@ def received(message: Outgoing) -> Message:
 
 
 def check(name: str, message: Outgoing) -> None:
-    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(orjson.loads(message.value or b""))
+    validator(name).validate(orjson.loads(message.value or b""))
 
 
 def said(model: OpenSetRecognizer) -> tuple[Outgoing, LocalSummary]:
@@ -84,16 +78,14 @@ def test_another_models_summary_is_none_and_junk_an_error(model: OpenSetRecogniz
     value = orjson.loads(message.value or b"")
     other = message._replace(value=orjson.dumps({**value, "model": "00"}))
     assert parse_summary(other, {}, model.trained) is None
-    junk = [{"sums": [[1.0]]}, {"sums": "x"}, {"size": 0}, {"size": None}, {"run": None, "sums": None}]
-    for change in junk:
-        with pytest.raises(DecodeError):
-            parse_summary(message._replace(value=orjson.dumps({**value, **change})), {}, model.trained)
-    for change in ({"key": b"in:3"}, {"key": None}, {"value": b"\xff"}, {"value": b"[]"}):
+    fields = [{"sums": [[1.0]]}, {"sums": "x"}, {"size": 0}, {"size": None}, {"run": None, "sums": None}]
+    junk = [{"value": orjson.dumps({**value, **change})} for change in fields]
+    for change in (*junk, {"key": b"in:3"}, {"key": None}, {"value": b"\xff"}, {"value": b"[]"}):
         with pytest.raises(DecodeError):
             parse_summary(message._replace(**change), {}, model.trained)
 
 
-def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenSetRecognizer) -> None:
+def test_changes_are_published_as_their_schemas_say_and_links_read_again(model: OpenSetRecognizer) -> None:
     known = model.trained.known
     first = said(model)[1]
     state, changes = reconcile(ReconciledSubclasses(), first, known.prior, known.location)
@@ -108,8 +100,8 @@ def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenS
         if message.topic == topics[0]:
             stored.read(received(message))
     assert stored == Links(changes.linked, changes.merged)
-    told = [orjson.loads(m.value or b"") for m in messages if m.topic == topics[1]]
-    assert [(event["type"], event["global"]) for event in told] == [("SubclassMerged", 1), ("SubclassEmerged", 0)]
+    events = [orjson.loads(m.value or b"") for m in messages if m.topic == topics[1]]
+    assert [(event["type"], event["global"]) for event in events] == [("SubclassMerged", 1), ("SubclassEmerged", 0)]
     assert len({dict(message.headers)["ce_id"] for message in messages}) == len(messages)
     assert stored.final(1) == stored.final(0) == 0
     assert Links({}, {3: 2, 2: 0}).final(3) == 0
@@ -141,8 +133,9 @@ LINK = {"schema": "s", "subclass": "in/3:0", "run": "77aa", "global": 0}
 links = changed(LINK) | names.map(lambda name: orjson.dumps({**LINK, "subclass": name}))
 
 
+@examples(100)
 @given(st.lists(links, max_size=10))
-def test_junk_among_the_links_is_told_and_has_no_effect(values: list[bytes | None]) -> None:
+def test_junk_among_the_links_is_an_error_and_has_no_effect(values: list[bytes | None]) -> None:
     stored = Links({}, {})
     for value in values:
         before = Links(dict(stored.links), dict(stored.merged))
@@ -157,9 +150,8 @@ def test_junk_among_the_links_is_told_and_has_no_effect(values: list[bytes | Non
 
 def test_links_in_a_circle_have_an_end() -> None:
     stored = Links({}, {})
-    told = [(1, 2), (2, 3), (3, 1), (2, 2), (3, 4)]
     taken = []
-    for ended, into in told:
+    for ended, into in [(1, 2), (2, 3), (3, 1), (2, 2), (3, 4)]:
         with suppress(DecodeError):
             stored.read(Message("l", 0, 5, 0, b"k", orjson.dumps({"global": ended, "into": into}), []))
             taken.append((ended, into))
@@ -169,10 +161,10 @@ def test_links_in_a_circle_have_an_end() -> None:
         stored.read(Message("l", 0, 5, 0, b"k", b'{"global": 4, "into": 1}', []))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.data())
-def test_junk_among_the_summaries_is_told(model: OpenSetRecognizer, data: st.DataObject) -> None:
-    """What is taken for a summary can be reckoned with, whatever it is; anything else is a reason in words."""
+def test_junk_among_the_summaries_is_an_error(model: OpenSetRecognizer, data: st.DataObject) -> None:
+    """What is taken for a summary can be reconciled, whatever it is; anything else is a reason in words."""
     message, good = said(model)
     value = orjson.loads(message.value or b"")
     numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**64 - 1) | st.floats(-9, 9)

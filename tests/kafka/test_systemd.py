@@ -1,4 +1,4 @@
-"""The unit of the examples: systemd has nothing against it, runs it, starts again where that helps, and stops it."""
+"""The unit of the examples: systemd accepts it, runs it, starts it again where that helps, and stops it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stream_osr_connectors.kafka import ServiceSettings, exits
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 from tests.kafka.systemd import NAME, ROOT, UNIT, systemd
 
-PAGE = (ROOT / "docs" / "kafka.md").read_text()
 EXPOSED = 20
 """Tenths of what `systemd-analyze security` counts at most; without any hardening it is 96."""
 
@@ -48,9 +46,10 @@ def test_the_unit_agrees_with_the_settings_and_with_the_page() -> None:
     variables = {name.lower() for name in re.findall(r"STREAM_OSR_([A-Z_]+)=", UNIT.read_text())}
     assert variables <= ServiceSettings.model_fields.keys()
     assert {int(code) for code in setting("RestartPreventExitStatus").split()} == FOR_A_PERSON
-    table = PAGE.partition("| exit code |")[2].partition("\n\n")[0]
+    page = (ROOT / "docs" / "kafka.md").read_text()
+    table = page.partition("| exit code |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (\d+) \| .* \| .* \| (.*) \|$", table, re.MULTILINE)
-    assert {int(code): told for code, told in rows} == {
+    assert {int(code): restart for code, restart in rows} == {
         code: "not started again" if code in {0, *FOR_A_PERSON} else "started again" for code in (0, USAGE, *CODES)
     }
 
@@ -77,6 +76,8 @@ def test_which_ends_systemd_starts_again(tmp_path: Path) -> None:
 @pytest.mark.needs("systemd")
 def test_systemd_runs_the_service(broker: Broker, tmp_path: Path) -> None:
     """As it is in the examples; killed, it is started again, and everything is decided exactly once."""
+    import yaml
+
     (folder := tmp_path / "stream").mkdir()
     stream = Stream(broker.address, folder, 2, small_model(), workers=2, instance="w")
     stream.send(instances(200, 2))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive.record import RecordForm, form_of
+from stream_osr.archive.record import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
@@ -24,7 +24,7 @@ from stream_osr_connectors.kafka.run.partition import Partition, begin, step
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
 from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, PartitionOutput, Received
-from tests.blobs import around, fitted_once, stream_part
+from tests.blobs import around, bits, fitted_once, learn_all, stream_part
 from tests.kafka.publishers import publisher
 from tests.kafka.test_hostile import anything, headers, keys, times, usual
 from tests.tiers import examples
@@ -49,20 +49,7 @@ def one_by_one(self: JsonDecoder, records: Any, features: Any) -> Plain:
     return Plain([], np.empty((0, len(features))), [], [])
 
 
-def bits(value: Any) -> Any:
-    """Take a state apart, down to the bits of its numbers."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, float):
-        return struct.pack("d", value)
-    if isinstance(value, Mapping):
-        return {key: bits(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [type(value).__name__, *map(bits, value)]
-    return [value.name, bits(value.values)] if isinstance(value, RecordForm) else value
-
-
-def written(state: Any) -> Any:
+def written(state: Any) -> bytes:
     """A state as archives have it: what is beside it in memory, room for more say, is none of it."""
     return bits(form_of(state, BY_TYPE, {}))
 
@@ -84,11 +71,7 @@ odd = st.sampled_from(
     [
         *(b'{"a": 1, "a": "x", "b": 2}', b'{"a": "x", "b": 2, "a": 1}', b'{"a": 1, "b": 2, "y": null, "y": "left"}'),
         *(b"{", b"[1, 2]", b'"ab"', b"7", b'{"a": NaN, "b": 1}', b'{"a": 1, "b": -0.0, "y": ""}', b'{"a": null}'),
-        *(
-            b'{"a": 1, "b": 1, "n": "' + b"x" * 2000 + b'"}',
-            b'{"features": {"a": 1, "b": 2}}',
-            b'{"a": true, "b": 1}',
-        ),
+        *(b'{"features": {"a": 1, "b": 2}}', b'{"a": true, "b": 1}', b'{"a": 1, "n": "%s"}' % (b"x" * 2000)),
         *(b'{"a": %d, "b": 1e100}' % number for number in (2**53 + 1, 2**63, 2**64 - 1, -(2**63))),
     ]
 )
@@ -104,6 +87,20 @@ FIELDS = [
     JsonFields(label="y", features=["a"]),
     JsonFields(label="y"),
 ]
+DECODE = JsonDecoder(FIELDS[0], 1000)
+
+
+def messages_of(values: Iterable[bytes], timestamp: int = NOW) -> list[Message]:
+    return [Message(*PLACE, n, timestamp, b"k", value, []) for n, value in enumerate(values)]
+
+
+def take(trained: TrainedModel, batch: list[Message], decode: Any = DECODE, **arguments: Any) -> Any:
+    """The partition and the outcome after one micro-batch."""
+    return step(partition(trained, **arguments), PLACE, batch, (), Boundary(len(batch)), decode)
+
+
+def usual_values(n: int) -> list[bytes]:
+    return [json.dumps(x).encode() for x, _ in stream_part(n)]
 
 
 @examples(300)
@@ -137,65 +134,49 @@ def test_a_batch_at_once_comes_to_what_its_records_do(
 
 
 def test_plain_records_are_taken_at_once(trained: TrainedModel) -> None:
-    """The quick way is taken: whoever breaks it makes the service slower, and nothing else would say so."""
-    decode = JsonDecoder(FIELDS[0], 1000)
-    batch = [Message("in", 3, n, NOW, b"k", json.dumps(x).encode(), []) for n, (x, _) in enumerate(stream_part(40))]
-    batch[5] = batch[5]._replace(value=b'{"a": null, "b": 1.0}')
-    batch[9] = batch[9]._replace(value=b'{"a": 1.0, "b": 1.0, "y": "left"}')
-    found = decode.plain(batch, trained.names)
+    """The quick way is taken: without it the service is slower, and no other test would fail."""
+    values = usual_values(40)
+    values[5], values[9] = b'{"a": null, "b": 1.0}', b'{"a": 1.0, "b": 1.0, "y": "left"}'
+    found = DECODE.plain(messages_of(values), trained.names)
     assert list(found.places) == [n for n in range(40) if n not in (5, 9)]
     assert found.rows.shape == (38, 2)
 
 
-# Nothing of what the model looks at
+# Records without the features of the model
 
 
-def refused(trained: TrainedModel, value: bytes, decode: Any, **arguments: Any) -> list[str]:
-    values = [json.dumps(x).encode() for x, _ in stream_part(8)]
-    values.insert(4, value)
-    batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
-    _, outcome = step(partition(trained, **arguments), PLACE, batch, (), Boundary(9), decode)
+def refused(trained: TrainedModel, value: bytes, decode: Any = DECODE, **arguments: Any) -> list[str]:
+    """Reasons why this value, between others, is refused."""
+    values = usual_values(8)
+    _, outcome = take(trained, messages_of([*values[:4], value, *values[4:]]), decode, **arguments)
     assert [r.offset for r, _ in outcome.taken.refused] in ([], [4])
     assert {refusal.stage for _, refusal in outcome.taken.refused} <= {"VALIDATE"}
     return [str(refusal.error) for _, refusal in outcome.taken.refused]
 
 
-@pytest.mark.parametrize("on_missing", ["impute", "error", "skip"])
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        (b'{"A": 1.0, "B": 2.0}', "'A', 'B'"),
-        (b'{"a": null, "b": null, "c": 1}', "'c', 'a', 'b'"),
-        (b'{"features": {"A": 1}, "a": 1, "b": 2}', "'A'"),
-        (b'{"A": 1, "y": "left"}', "'A', 'y'"),
-        (b"{}", "no field"),
-        (json.dumps(dict.fromkeys("cdefghij", 1)).encode(), "'g' and 3 more"),
-    ],
-)
-def test_an_instance_without_any_feature_is_a_dead_letter(
-    trained: TrainedModel, on_missing: str, value: bytes, found: str
-) -> None:
-    decode = JsonDecoder(FIELDS[0], 1000)
-    (message,) = refused(trained, value, decode, on_missing=on_missing)
-    assert "none of the model's 2 features" in message
-    assert "expected 'a', 'b'" in message
-    assert found in message
-    assert "Name the fields as in training" in message
-
-
-def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedModel) -> None:
-    nothing = {"a": float("nan"), "B": 1.0}
+def test_an_instance_without_any_feature_is_a_dead_letter(trained: TrainedModel) -> None:
+    cases = {
+        b'{"A": 1.0, "B": 2.0}': "'A', 'B'",
+        b'{"a": null, "b": null, "c": 1}': "'c', 'a', 'b'",
+        b'{"features": {"A": 1}, "a": 1, "b": 2}': "'A'",
+        b'{"A": 1, "y": "left"}': "'A', 'y'",
+        b"{}": "no field",
+        json.dumps(dict.fromkeys("cdefghij", 1)).encode(): "'g' and 3 more",
+    }
+    for on_missing, (value, found) in product(["impute", "error", "skip"], cases.items()):
+        (message,) = refused(trained, value, on_missing=on_missing)
+        assert "none of the model's 2 features" in message, value
+        assert "expected 'a', 'b'" in message, value
+        assert found in message, value
+        assert "Name the fields as in training" in message, value
+    assert refused(trained, b'{"a": 1.0}') == [], "one feature of two is enough"
 
     def decode(received: Received) -> Record:
         value = json.loads(received.value or b"")
-        return Record(nothing if value == {} else value)
+        return Record(value or {"a": float("nan"), "B": 1.0})
 
     (message,) = refused(trained, b"{}", decode)
-    assert "found 'B', 'a'" in message
-
-
-def test_one_feature_of_two_is_enough(trained: TrainedModel) -> None:
-    assert refused(trained, b'{"a": 1.0}', JsonDecoder(FIELDS[0], 1000)) == []
+    assert "found 'B', 'a'" in message, "by a decoder of the user's own"
 
 
 @pytest.fixture(scope="module")
@@ -203,76 +184,48 @@ def of_three() -> TrainedModel:
     rng = np.random.default_rng(3)
     model = OpenSetRecognizer(chains=1, seed=5)
     for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, "abc"):
-            model.learn_one(x, label)
+        learn_all(model, [(x, label) for x in around([at] * 3, 40, rng, "abc")])
     model.freeze()
     return model.trained
 
 
-@pytest.mark.parametrize("on_missing", ["impute", "error", "skip"])
-def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
-    of_three: TrainedModel, on_missing: str
-) -> None:
-    decode = JsonDecoder(JsonFields(label="y", features=["a", "b", "c"]), 1000)
-    values = [b'{"a": 1, "b": 1, "c": 1}', b'{"a": 1, "B": 2, "C": 3}', b'{"a": 1, "b": 1}', b'{"c": 1, "y": "left"}']
-    batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
-    after, outcome = step(partition(of_three, on_missing=on_missing), PLACE, batch, (), Boundary(4), decode)
-    told = {received.offset: str(refusal.error) for received, refusal in outcome.taken.refused}
-    assert [*told] == ([1, 2, 3] if on_missing == "error" else [1, 3])
-    assert "1 of the model's 3 features is there" in told[1]
-    assert "expected 'b', 'c' as well, found 'B', 'C', 'a'. Name the fields as in training" in told[1]
-    assert "expected 'a', 'b' as well, found 'y', 'c'" in told[3]
-    assert after.model.counters["refused"] == len(told)
-    assert after.model.signals.data_quality == 3, "each of them once"
+def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(of_three: TrainedModel) -> None:
+    decode = JsonDecoder(FIELDS[3], 1000)
+    batch = messages_of(
+        [b'{"a": 1, "b": 1, "c": 1}', b'{"a": 1, "B": 2, "C": 3}', b'{"a": 1, "b": 1}', b'{"c": 1, "y": "left"}']
+    )
+    for on_missing in ("impute", "error", "skip"):
+        after, outcome = take(of_three, batch, decode, on_missing=on_missing)
+        reasons = {received.offset: str(refusal.error) for received, refusal in outcome.taken.refused}
+        assert [*reasons] == ([1, 2, 3] if on_missing == "error" else [1, 3])
+        assert "1 of the model's 3 features is there" in reasons[1]
+        assert "expected 'b', 'c' as well, found 'B', 'C', 'a'. Name the fields as in training" in reasons[1]
+        assert "expected 'a', 'b' as well, found 'y', 'c'" in reasons[3]
+        assert after.model.counters["refused"] == len(reasons)
+        assert after.model.signals.data_quality == 3, "each of them once"
     lacking = replace(of_three, report=replace(of_three.report, missing_values=25))
-    _, outcome = step(partition(lacking), PLACE, batch, (), Boundary(4), decode)
+    _, outcome = take(lacking, batch, decode)
     assert outcome.taken.refused == [], "where training lacked more than a tenth of the values"
 
 
 def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -> None:
-    decode = JsonDecoder(FIELDS[0], 1000)
-    values = [b'{"a": 1.0, "b": 1.0}', b'{"a": 1.0}', b'{"b": 1.0, "y": "left"}', b"{}", b"{"]
-    batch = [Message("in", 3, n, NOW, b"k", value, []) for n, value in enumerate(values)]
-    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(5), decode)
+    batch = messages_of([b'{"a": 1.0, "b": 1.0}', b'{"a": 1.0}', b'{"b": 1.0, "y": "left"}', b"{}", b"{"])
+    _, outcome = take(trained, batch)
     assert (outcome.taken.missing, outcome.taken.values) == (2, 6)
-    _, outcome = step(partition(trained, on_missing="skip"), PLACE, batch, (), Boundary(5), decode)
+    _, outcome = take(trained, batch, on_missing="skip")
     assert (outcome.taken.missing, outcome.taken.values, outcome.taken.skipped) == (0, 2, 2)
 
 
-# What could not be told
+# Records that cannot be published
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        Record({"a": 1.0, "b": 1.0}, key=1 << 64),
-        Record({"a": 1.0, "b": 1.0}, key="\ud800"),
-        Record({"a": 1.0, "b": 1.0}, time=10**50),
-        Record({"a": 1.0, "b": 1.0}, label="\ud800"),
-        Record({"a": 1.0, "b": 1.0}, time=float("inf")),
-        Record([1.0, 1.0]),  # type: ignore[arg-type]
-    ],
-)
-def test_what_a_decoder_may_not_bring_is_a_dead_letter(trained: TrainedModel, record: Record) -> None:
-    batch = [Message("in", 3, 0, NOW, b"k", b"", []), Message("in", 3, 1, NOW, b"k", b"", [])]
-    good = Record({"a": 1.0, "b": 1.0}, key="good")
-    found = iter([record, good])
-    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(2), lambda _: next(found))
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
-    (published,) = PUBLISHER.decisions(PLACE, outcome.decisions)
-    assert isinstance(published, Outgoing)
-
-
-@pytest.mark.parametrize("timestamp", [-1, -(1 << 62), 0, 1 << 62, (1 << 63) - 1])
-def test_absurd_timestamps_stop_nothing(trained: TrainedModel, timestamp: int) -> None:
-    decode = JsonDecoder(FIELDS[0], 1000)
-    batch = [
-        Message("in", 3, n, timestamp, b"k", json.dumps(x).encode(), []) for n, (x, _) in enumerate(stream_part(64))
-    ]
-    batch[5] = batch[5]._replace(value=b"{")
-    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(64), decode)
-    assert len(outcome.decisions) == 63
-    assert outcome.events
-    messages = published(outcome)
-    assert {message.timestamp for message in messages} == {timestamp if timestamp >= 0 else None}
-    assert any("ce_time" in dict(message.headers) for message in messages) == (timestamp == 0)
+def test_what_a_decoder_may_not_bring_is_a_dead_letter(trained: TrainedModel) -> None:
+    x = {"a": 1.0, "b": 1.0}
+    wrong = [{"key": 1 << 64}, {"key": "\ud800"}, {"time": 10**50}, {"label": "\ud800"}, {"time": float("inf")}]
+    for record in (*(Record(x, **fields) for fields in wrong), Record([1.0, 1.0])):  # type: ignore[arg-type]
+        found = iter([record, Record(x, key="good")])
+        _, outcome = take(trained, messages_of([b"", b""]), lambda _, found=found: next(found))
+        refusals = [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused]
+        assert refusals == [(0, "VALIDATE")], record
+        (message,) = PUBLISHER.decisions(PLACE, outcome.decisions)
+        assert isinstance(message, Outgoing)

@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
-from typing import Any, NamedTuple
-
-import httpx
-import uvicorn
-from starlette.types import ASGIApp
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
@@ -24,11 +20,13 @@ from stream_osr_connectors.page.live.examples import ExampleChooser, Images
 from stream_osr_connectors.page.live.feeds import FileFeed
 from stream_osr_connectors.page.live.file_commands import FileActs
 from stream_osr_connectors.page.live.input_rows import InputRows
-from stream_osr_connectors.page.live.page_host import configure, listen
-from stream_osr_connectors.page.live.server import make_app
 from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted_once, stream_part
 from tests.file_runs import run
+
+if TYPE_CHECKING:
+    import httpx
+    from starlette.types import ASGIApp
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"
@@ -80,6 +78,10 @@ class Page(NamedTuple):
 @contextmanager
 def serving(app: ASGIApp, listening: socket) -> Iterator[str]:
     """Serve an application in a thread; its address."""
+    import uvicorn
+
+    from stream_osr_connectors.page.live.page_host import configure
+
     server = uvicorn.Server(configure(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -101,6 +103,11 @@ def served(
     stream: str | None = None,
 ) -> Iterator[Page]:
     """Serve the run of a folder."""
+    import httpx
+
+    from stream_osr_connectors.page.live.page_host import listen
+    from stream_osr_connectors.page.live.server import make_app
+
     checkpoint, given = folder / "decisions.jsonl.checkpoint", folder / "new.jsonl"
     inputs = InputRows(given, "id") if given.exists() else None
     feed = FileFeed(folder / "decisions.jsonl", folder / "events.jsonl", inputs, speed, stream)

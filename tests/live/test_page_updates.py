@@ -6,17 +6,17 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.live.told import Told, candidate, drawn, shown, sign_in, state, telling
+from tests.live.fake_server import FakeServer, candidate, drawn, press, running, shown, sign_in, state
 
+pytestmark = pytest.mark.needs("browser")
 TOP = "document.activeElement.getBoundingClientRect().top"
 
 
 def test_what_is_typed_in_stays_where_it_is_and_what_is_new_comes_last(browser):
-    told = Told(state([candidate(str(n)) for n in (11, 14, 17)]))
-    with telling(told) as address, shown(browser, address) as (page, _):
+    server = FakeServer(state([candidate(str(n)) for n in (11, 14, 17)]))
+    with running(server) as address, shown(browser, address) as (page, _):
         sign_in(page)
-        for key in ("j", "j", "n", "f", "o"):
-            page.keyboard.press(key)
+        press(page, "j", "j", "n", "f", "o")
         before = page.evaluate(TOP)
 
         def change(state):
@@ -25,35 +25,32 @@ def test_what_is_typed_in_stays_where_it_is_and_what_is_new_comes_last(browser):
             state["inbox"] = [candidate("30"), candidate("31"), *reversed(state["inbox"])]
             state["recall"] = None
 
-        drawn(page, told.tell(change))
-        drawn(page, told.tell(lambda state: state["inbox"].pop()))  # S11 is gone
+        drawn(page, server.update(change))
+        drawn(page, server.update(lambda state: state["inbox"].pop()))  # S11 is gone
         assert abs(page.evaluate(TOP) - before) <= 1
-        page.keyboard.press("x")
+        press(page, "x")
         assert page.locator("article form input").input_value() == "fox"
-        names = page.locator("article h3").all_inner_texts()
-        assert names == ["S11", "S14", "S17", "S30", "S31"]
+        assert page.locator("article h3").all_inner_texts() == ["S11", "S14", "S17", "S30", "S31"]
         assert "is gone" in page.locator("article").first.inner_text()
-        page.keyboard.press("Escape")
-        page.keyboard.press("Escape")  # out of the inbox
+        press(page, "Escape", "Escape")  # out of the inbox
         page.mouse.move(5, 5)
-        drawn(page, told.tell())
+        drawn(page, server.update())
         assert page.locator("article h3").all_inner_texts() == ["S30", "S31", "S17", "S14"]
 
 
 def test_what_is_new_is_heard_once_and_politely(browser):
-    told = Told(state([candidate("11")]))
-    with telling(told) as address, shown(browser, address) as (page, _):
+    server = FakeServer(state([candidate("11")]))
+    with running(server) as address, shown(browser, address) as (page, _):
         heard = page.locator("#heard")
-        assert heard.get_attribute("aria-live") == "polite"
-        assert heard.inner_text() == ""
-        drawn(page, told.tell(lambda state: state["inbox"].append(candidate("12", "path"))))
+        assert (heard.get_attribute("aria-live"), heard.inner_text()) == ("polite", "")
+        drawn(page, server.update(lambda state: state["inbox"].append(candidate("12", "path"))))
         page.locator("#heard", has_text="New in the inbox: S12, 24\u00a0σ from path.").wait_for(state="attached")
 
 
 @pytest.mark.parametrize("updates", [100, pytest.param(3600, marks=pytest.mark.long)])
 def test_two_hundred_subclasses_and_an_hour_of_updates_leave_no_more_nodes_behind(browser, updates):
-    told = Told(state([candidate(str(n)) for n in range(200)]))
-    with telling(told) as address, shown(browser, address) as (page, said):
+    server = FakeServer(state([candidate(str(n)) for n in range(200)]))
+    with running(server) as address, shown(browser, address) as (page, said):
         client = page.context.new_cdp_session(page)
 
         def held() -> tuple[int, float]:
@@ -74,10 +71,10 @@ def test_two_hundred_subclasses_and_an_hour_of_updates_leave_no_more_nodes_behin
             state["inbox"] = [*state["inbox"][1:], candidate(str(1000 + number))]
 
         for _ in range(20):
-            drawn(page, told.tell(change))
+            drawn(page, server.update(change))
         nodes, megabytes = held()
         for _ in range(updates):
-            drawn(page, told.tell(change))
+            drawn(page, server.update(change))
         after, then = held()
         assert page.evaluate("document.querySelectorAll('*').length") < 6000
         assert after < 1.1 * nodes + 200, (nodes, after)
@@ -85,10 +82,10 @@ def test_two_hundred_subclasses_and_an_hour_of_updates_leave_no_more_nodes_behin
         assert said == []
 
 
-def test_a_lost_link_is_told_and_comes_back_by_itself(browser):
-    told = Told(state([candidate("11")]))
+def test_a_lost_link_is_shown_and_comes_back_by_itself(browser):
+    server = FakeServer(state([candidate("11")]))
     with ExitStack() as stack:
-        with telling(told) as address:
+        with running(server) as address:
             page, _ = stack.enter_context(shown(browser, address))
         page.locator("#link[data-standing=lost]", has_text="Connection lost: the page may be out of date.").wait_for()
         assert "Next attempt in" in page.inner_text("#link")
@@ -103,8 +100,8 @@ def test_a_lost_link_is_told_and_comes_back_by_itself(browser):
             }).observe(document.getElementById('link'), {childList: true, characterData: true, subtree: true});
         })""")
         assert waits[1] > waits[0]  # it waits longer each time
-        with telling(told):
+        with running(server):
             page.locator("#link button").click()
             page.locator("#link[data-standing=live]").wait_for()
-            drawn(page, told.tell(lambda state: state["inbox"].append(candidate("12"))))
+            drawn(page, server.update(lambda state: state["inbox"].append(candidate("12"))))
             assert page.inner_text("h1") == "2 candidates to check"

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import httpx
 import pytest
-import uvicorn
 
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.page.live.examples import Images
-from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
-from stream_osr_connectors.page.live.page_host import run_server
-from stream_osr_connectors.page.live.server import MOST_BODY
 from tests.live.served import ANNA, BERT, Page, make_run, served
+
+KNOWN = ("left", "right")
+SIGNED = {"Authorization": f"Bearer {ANNA}"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def run_folder(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(made: Path) -> Iterator[Page]:
-    """A page that nobody acts on."""
+    """A page without commands that are done."""
     with served(made, images=Images("https://pictures.example/{key}.png")) as page:
         page.until(lambda state: state["stream"]["decided"] == 400 and state["recall"] and examples(state))
         yield page
@@ -53,23 +51,20 @@ def decisions(folder: Path) -> list[dict]:
 
 
 def test_the_state_is_that_of_the_decisions(page: Page, made: Path) -> None:
-    state, told = page.state(), decisions(made)
-    labels = [one["label"] for one in told]
-    assert {row["label"]: row["n"] for row in state["known"]} == {
-        label: labels.count(label) for label in ("left", "right")
-    }
+    state, written = page.state(), decisions(made)
+    labels = [one["label"] for one in written]
+    assert {row["label"]: row["n"] for row in state["known"]} == {name: labels.count(name) for name in KNOWN}
     assert state["unknown"]["n"] == labels.count("unknown") > 50
     line = state["timeline"]
     assert sum(line["classes"]["left"]) == labels.count("left")
     assert len(line["edges"]) == len(line["unknown"]) + 1 <= 121
     card = state["inbox"][0]
     assert card["status"] == "emerging"
-    own = [one for one in told if str(one["subclass_id"]) == card["id"]]
+    own = [one for one in written if str(one["subclass_id"]) == card["id"]]
     assert card["size"] == len(own) == sum(card["growth"])
-    assert card["differs"][0]["feature"] == "b"
-    assert card["differs"][0]["deviations"] > 5
+    assert (card["differs"][0]["feature"], card["differs"][0]["deviations"] > 5) == ("b", True)
     assert 0.8 < state["recall"]["low"] <= state["recall"]["value"] <= state["recall"]["high"] <= 1
-    assert {row["label"] for row in state["known"] if row["recall"]} == {"left", "right"}
+    assert {row["label"] for row in state["known"] if row["recall"]} == {*KNOWN}
     assert any(point["id"] == card["id"] and point["kind"] == "emerging" for point in state["plane"]["points"])
     assert state["new_classes"]["number"] == 1
 
@@ -86,31 +81,27 @@ def test_examples_stand_beside_known_instances_with_the_features_of_the_input(pa
     assert {example["label"] for example in card["examples"]["known"]} == {card["nearest_class"]}
 
 
-@pytest.mark.parametrize("id", ["subclass", "class:left"])
-def test_all_instances_are_found_page_by_page(page: Page, made: Path, id: str) -> None:
-    told = decisions(made)
-    if id == "subclass":
-        id = page.state()["inbox"][0]["id"]
-        expected = [one["seq"] for one in told if str(one["subclass_id"]) == id]
-    else:
-        expected = [one["seq"] for one in told if one["label"] == "left"]
-    found, before, more = [], {}, True
-    while more:
-        answer = page.client.get(f"/api/subclass/{id}", params=before).json()
-        found += [each["n"] for each in answer["instances"]]
-        before, more = {"before": found[-1]}, answer["more"]
-        assert len(answer["instances"]) <= 50
-    assert found == expected[::-1]
+def test_all_instances_are_found_page_by_page(page: Page, made: Path) -> None:
+    card = page.state()["inbox"][0]["id"]
+    for id, field, value in ((card, "subclass_id", card), ("class:left", "label", "left")):
+        expected = [one["seq"] for one in decisions(made) if str(one[field]) == value]
+        found, before, more = [], {}, True
+        while more:
+            answer = page.client.get(f"/api/subclass/{id}", params=before).json()
+            found += [each["n"] for each in answer["instances"]]
+            before, more = {"before": found[-1]}, answer["more"]
+            assert len(answer["instances"]) <= 50
+        assert found == expected[::-1]
 
 
 def test_an_instance_says_what_it_was_and_why(page: Page, made: Path) -> None:
-    told = decisions(made)[17]
+    written = decisions(made)[17]
     got = page.client.get("/api/instance/17").json()
-    assert {name: got[name] for name in told} == told
+    assert {name: got[name] for name in written} == written
     assert got["features"].keys() == {"a", "b"}
-    assert told["nearest_class"] in got["why"]
-    assert page.client.get("/api/instance/400").status_code == 404
-    assert page.client.get("/api/subclass/77").status_code == 404
+    assert written["nearest_class"] in got["why"]
+    for path in ("instance/400", "subclass/77"):
+        assert page.client.get(f"/api/{path}").status_code == 404
 
 
 def test_contributions_are_computed_on_request(page: Page, made: Path, tmp_path: Path) -> None:
@@ -139,15 +130,13 @@ def test_what_one_names_the_other_sees_and_takes_back(run_folder: Path) -> None:
         assert state["inbox"][0]["label"] == "fox"
         act = state["history"][0]
         assert (act["by"], act["action"], act["subclasses"], act["undoable"]) == ("anna", "promote", [id], True)
-        stale = anna.ask(BERT, action="undo", n=act["n"] + 5)
-        assert stale.status_code == 409
-        assert anna.ask(BERT, action="undo", n=act["n"]).status_code == 200
+        for n, expected in ((act["n"] + 5, 409), (act["n"], 200)):
+            assert anna.ask(BERT, action="undo", n=n).status_code == expected
         state = anna.until(lambda state: state["inbox"][0]["status"] == "emerging")
         assert [each["by"] for each in state["history"]] == ["bert", "anna"]
         assert state["history"][1]["undone"]
         assert anna.ask(action="undo", n=act["n"]).status_code == 409, "it was taken back already"
-        muted = anna.ask(action="mute", subclass=id, reason="a lamp")
-        assert muted.status_code == 200
+        assert anna.ask(action="mute", subclass=id, reason="a lamp").status_code == 200
         state = anna.until(lambda state: state["inbox"][0]["status"] == "muted")
         assert state["history"][0]["reason"] == "a lamp"
 
@@ -162,24 +151,18 @@ def test_what_cannot_be_done_is_said_and_stands_in_the_history(run_folder: Path)
         assert page.ask(action="undo").status_code == 409
 
 
-@pytest.mark.parametrize(
-    "wish",
-    [
+def test_nonsense_is_refused_and_changes_nothing(page: Page) -> None:
+    before = page.state()["history"]
+    promote = {"action": "promote", "subclass": "2", "label": "x"}
+    for wish in (
         {"action": "delete"},
-        {"action": "promote", "subclass": {"a": 1}, "label": "x"},
-        {"action": "promote", "subclass": "1e9", "label": "x"},
-        {"action": "promote", "subclass": ["1"] * 101, "label": "x"},
-        {"action": "promote", "subclass": "2", "label": ["x"]},
-        {"action": "promote", "subclass": "2", "label": "x" * 10_000},
+        *({**promote, **wrong} for wrong in ({"subclass": {"a": 1}}, {"subclass": "1e9"}, {"subclass": ["1"] * 101})),
+        *({**promote, "label": wrong} for wrong in (["x"], "x" * 10_000)),
         {"action": "mute", "subclass": "2", "reason": 7},
         [],
-    ],
-)
-def test_nonsense_is_refused_and_changes_nothing(page: Page, wish: object) -> None:
-    before = page.state()["history"]
-    answer = page.client.post("/api/ask", json=wish, headers={"Authorization": f"Bearer {ANNA}"})
-    assert answer.status_code == 422
-    assert "error" in answer.json()
+    ):
+        answer = page.client.post("/api/ask", json=wish, headers=SIGNED)
+        assert (answer.status_code, "error" in answer.json()) == (422, True), wish
     time.sleep(0.3)
     assert page.state()["history"] == before
 
@@ -199,14 +182,12 @@ def test_a_page_without_commands_takes_none(made: Path) -> None:
         assert page.state()["commands"]["allowed"] is False
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1", "http://["]
-)
-def test_the_page_of_another_site_is_refused(page: Page, origin: str) -> None:
-    headers = {"Authorization": f"Bearer {ANNA}", "Origin": origin}
-    assert page.client.post("/api/ask", json={"action": "undo"}, headers=headers).status_code == 403
-    assert page.client.get("/api/state", headers={"Origin": origin}).status_code == 403
-    own = {"Authorization": f"Bearer {ANNA}", "Origin": page.address}
+def test_the_page_of_another_site_is_refused(page: Page) -> None:
+    for origin in ("http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1", "http://["):
+        headers = {**SIGNED, "Origin": origin}
+        assert page.client.post("/api/ask", json={"action": "undo"}, headers=headers).status_code == 403, origin
+        assert page.client.get("/api/state", headers={"Origin": origin}).status_code == 403, origin
+    own = {**SIGNED, "Origin": page.address}
     assert page.client.post("/api/ask", json={"action": "undo"}, headers=own).status_code == 409, "nothing to undo"
 
 
@@ -219,28 +200,31 @@ def test_another_name_of_this_host_is_refused(page: Page) -> None:
 
 
 def test_forms_cannot_act(page: Page) -> None:
-    headers = {"Authorization": f"Bearer {ANNA}"}
-    assert page.client.post("/api/ask", data={"action": "undo"}, headers=headers).status_code == 415
-    text = page.client.post(
-        "/api/ask", content='{"action":"undo"}', headers={**headers, "Content-Type": "text/plain"}
-    )
-    assert text.status_code == 415
-    cross = {**headers, "Sec-Fetch-Site": "cross-site"}
-    assert page.client.post("/api/ask", json={"action": "undo"}, headers=cross).status_code == 403
+    text = {"content": '{"action":"undo"}', "headers": {**SIGNED, "Content-Type": "text/plain"}}
+    for sent, status in (
+        ({"data": {"action": "undo"}, "headers": SIGNED}, 415),
+        (text, 415),
+        ({"json": {"action": "undo"}, "headers": {**SIGNED, "Sec-Fetch-Site": "cross-site"}}, 403),
+    ):
+        assert page.client.post("/api/ask", **sent).status_code == status
 
 
-def test_looking_never_acts(page: Page) -> None:
-    headers, before = {"Authorization": f"Bearer {ANNA}"}, None
-    while before != (before := page.state()["history"]):  # what was asked before may have been done just now
+def test_requests_without_post_never_act(page: Page) -> None:
+    before = None
+    while before != (before := page.state()["history"]):  # an earlier request may have been done just now
         time.sleep(0.6)
     for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
-        assert page.client.request(method, "/api/ask?action=undo", headers=headers).status_code == 405
+        assert page.client.request(method, "/api/ask?action=undo", headers=SIGNED).status_code == 405
     time.sleep(0.3)
     assert page.state()["history"] == before
 
 
 def test_huge_bodies_are_refused_before_they_are_read(page: Page) -> None:
-    headers = {"Authorization": f"Bearer {ANNA}", "Content-Type": "application/json"}
+    import httpx
+
+    from stream_osr_connectors.page.live.server import MOST_BODY
+
+    headers = {**SIGNED, "Content-Type": "application/json"}
     assert page.client.post("/api/ask", content=b" " * (MOST_BODY + 1), headers=headers).status_code == 413
 
     def endless() -> Iterator[bytes]:
@@ -252,22 +236,22 @@ def test_huge_bodies_are_refused_before_they_are_read(page: Page) -> None:
     assert page.client.get("/healthz").text == "ok\n"
 
 
-def test_every_answer_tells_browsers_what_to_keep_to(page: Page) -> None:
+def test_every_answer_has_the_policy_for_browsers(page: Page) -> None:
+    expected = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https://"
     for path in ("/", "/api/state", "/static/main.js", "/static/nothing.js", "/api/subclass/77", "/nowhere"):
         headers = page.client.get(path).headers
         policy = headers["content-security-policy"]
-        assert policy.startswith(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https://"
-        )
+        assert policy.startswith(expected)
         assert "unsafe" not in policy
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
         assert headers["cache-control"] in ("no-store", "no-cache")
-    assert page.client.get("/static/../server.py").status_code == 404
-    assert page.client.get("/static/%2e%2e/server.py").status_code == 404
+    for parent in ("..", "%2e%2e"):
+        assert page.client.get(f"/static/{parent}/server.py").status_code == 404
 
 
-def test_browsers_hear_of_a_change_and_those_that_do_not_listen_hold_up_nobody(run_folder: Path) -> None:
+def test_browsers_hear_of_a_change_and_slow_ones_do_not_delay_others(run_folder: Path) -> None:
+    from stream_osr_connectors.page.live.followers import MOST_FOLLOWERS
+
     with served(run_folder) as page:
         id = page.until(lambda state: state["inbox"])["inbox"][0]["id"]
         with page.client.stream("GET", "/api/stream") as answer:
@@ -280,7 +264,7 @@ def test_browsers_hear_of_a_change_and_those_that_do_not_listen_hold_up_nobody(r
                 if page.state()["inbox"][0]["status"] == "named":
                     break
         host, _, port = page.address[7:].partition(":")
-        with ExitStack() as slow:  # they read nothing, and hold up nobody
+        with ExitStack() as slow:  # they read nothing
             for _ in range(MOST_FOLLOWERS):
                 one = slow.enter_context(socket.create_connection((host, int(port))))
                 one.sendall(f"GET /api/stream HTTP/1.1\r\nHost: {page.address[7:]}\r\n\r\n".encode())
@@ -291,6 +275,10 @@ def test_browsers_hear_of_a_change_and_those_that_do_not_listen_hold_up_nobody(r
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.timeout(30)
 def test_a_signal_before_the_server_has_its_handlers_ends_it(number: signal.Signals) -> None:
+    import uvicorn
+
+    from stream_osr_connectors.page.live.page_host import run_server
+
     class Interrupted(uvicorn.Server):
         def run(self, sockets: list[socket.socket] | None = None) -> None:
             signal.raise_signal(number)

@@ -1,21 +1,23 @@
-"""The walk of docs/live.md, of somebody who has never seen the page, step by step."""
+"""The walk of docs/live.md, step by step, at the pace of a person who sees the page for the first time."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser
 
+from tests.live.fake_server import press, shown, sign_in
 from tests.live.served import ANNA, make_run
-from tests.live.told import shown, sign_in
 from tests.live.watching import watching
 from tests.test_cli import call
 
+pytestmark = pytest.mark.needs("browser")
 LONGEST = 180.0
 """Seconds of the whole walk."""
 READING = 2.0
-"""Seconds that somebody looks at each of the things that the walk tells of, before going on."""
+"""Seconds that a person looks at each thing before the next step."""
 
 
 def test_a_new_class_is_named_and_a_report_made_within_three_minutes(browser: Browser, tmp_path: Path) -> None:
@@ -36,8 +38,7 @@ def test_a_new_class_is_named_and_a_report_made_within_three_minutes(browser: Br
         time.sleep(READING)
         page.keyboard.press("Escape")
         sign_in(page, ANNA)
-        for key in ("n", "f", "o", "x", "Enter"):
-            page.keyboard.press(key)
+        press(page, "n", "f", "o", "x", "Enter")
         page.locator("h1", has_text="No new candidates").wait_for(timeout=60_000)
         assert "anna" in page.locator("#history li").first.inner_text()
         assert said == []

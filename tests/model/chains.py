@@ -50,17 +50,6 @@ class Record(NamedTuple):
     probabilities: np.ndarray
     """Conditional probabilities of frozen dishes and of the rest, shape (sweeps, n, C + 1); stream only."""
 
-    def seatings(
-        self, groups: Sequence[int], n_tables: int = 0, n_dishes: int = 0
-    ) -> tuple[list[crf.Seating], np.ndarray]:
-        """The seatings that occurred, and the number of the one after each sweep."""
-        values, inverse = np.unique(self.codes, return_inverse=True)
-        number: dict[crf.Seating, int] = {}
-        for value in values:
-            number.setdefault(decode(int(value), groups, n_tables, n_dishes), len(number))
-        of_value = [number[decode(int(value), groups, n_tables, n_dishes)] for value in values]
-        return list(number), np.array(of_value)[inverse]
-
 
 @kernel
 def sampler_state(
@@ -73,7 +62,7 @@ def sampler_state(
     )
 
 
-# Drawing parameters and rows: not the library's business, so written here from the definitions
+# Draws of parameters and rows, written from the definitions
 
 
 @kernel
@@ -105,7 +94,7 @@ def draw_normal(
 
 
 class Sources(NamedTuple):
-    """Normal-inverse-Wishart laws from which rows come: ``Sigma ~ IW(L L', nu)``, ``mean ~ N(m, Sigma / r)``."""
+    """Normal-inverse-Wishart distributions of rows: ``Sigma ~ IW(L L', nu)``, ``mean ~ N(m, Sigma / r)``."""
 
     mean: np.ndarray
     lower: np.ndarray
@@ -181,8 +170,8 @@ def training_chain(
 ) -> Record:
     """Run `sweep_groups` again and again, in place.
 
-    With ``fixed`` what it does to the seats alone: alpha0 and gamma stay, and there is no re-dishing unless
-    asked for. With ``redraw`` the rows are drawn afresh given the seats before each sweep (Geweke 2004).
+    With ``fixed`` only the seats change: alpha0 and gamma stay, and there is re-dishing only with ``redishing``.
+    With ``redraw`` the rows are drawn afresh given the seats before each sweep (Geweke 2004).
     """
     record = training_loop(rng, sweeps, state, fixed, redishing, redraw)
     assert not state.franchise.overflow[0]
@@ -200,7 +189,7 @@ class Frozen(NamedTuple):
     dishes
         Statistics of the K subclasses.
     sources
-        The laws behind their predictives.
+        The distributions behind their predictives.
     log_weight
         Shape (C, K).
     """
@@ -290,8 +279,8 @@ def stream_chain(
     """Run `sweep_batch` with one re-seating sweep again and again, in place, on guests who are all seated.
 
     Guests before number ``first`` are the window; ``proposals`` splits or merges are proposed after each pass.
-    ``emerging`` are the laws of the emerging subclasses given their settled rows, and, last, H. With ``redraw``
-    the rows are drawn afresh before each step.
+    ``emerging`` are the distributions of the emerging subclasses given their settled rows, and, last, H.
+    With ``redraw`` the rows are drawn afresh before each step.
     """
     record = stream_loop(rng, steps, first, proposals, state, frozen, settled, emerging, redraw)
     assert not state.franchise.overflow[0]
@@ -333,12 +322,12 @@ def indicator_scores(
 def numbered(
     record: Record, exact: Sequence[crf.Seating], groups: Sequence[int], n_tables: int = 0, n_dishes: int = 0
 ) -> np.ndarray:
-    """The position among the exact law's seatings of the state after each sweep; a state it lacks is an error."""
+    """Number of the exact seating after each sweep; a seating that is not among the exact ones is an error."""
     position = {seating: k for k, seating in enumerate(exact)}
-    seatings, numbers = record.seatings(groups, n_tables, n_dishes)
-    return np.array([position[seating] for seating in seatings])[numbers]
+    codes, inverse = np.unique(record.codes, return_inverse=True)
+    return np.array([position[decode(code, groups, n_tables, n_dishes)] for code in codes.tolist()])[inverse]
 
 
 def of_seatings(exact: Sequence[crf.Seating], value: Callable[[crf.Seating], float]) -> np.ndarray:
-    """A function of the seating, tabulated over the exact law's seatings."""
+    """Values of a function of the seating for each exact seating."""
     return np.array([value(seating) for seating in exact], dtype=np.float64)

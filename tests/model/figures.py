@@ -33,12 +33,12 @@ def posterior() -> None:
         rows, first, proposals = np.array(case.values[0]), case.values[1], case.values[2]
         n, d = rows.shape
         problem = stream_problem(rows, crf.Seating((0,) * n, ()), nu=d + 2.0)
-        law = stream.target(problem.oracle, rows, problem.state.log_frozen)
+        exact = stream.target(problem.oracle, rows, problem.state.log_frozen)
         record = problem.run(np.random.default_rng(4), 100_000, first, proposals)
-        numbers = chains.numbered(record, law.seatings, [0] * n, 2, 3)
-        scores, distance = chains.indicator_scores(numbers, law.probabilities)
-        alpha = chains.z_score(record.alpha, law.mean_alpha)
-        out(f"  stream, {case.id:<46}{len(law.seatings):>5}{np.abs(scores).max():>6.1f}{distance:>8.4f}")
+        numbers = chains.numbered(record, exact.seatings, [0] * n, 2, 3)
+        scores, distance = chains.indicator_scores(numbers, exact.probabilities)
+        alpha = chains.z_score(record.alpha, exact.mean_alpha)
+        out(f"  stream, {case.id:<46}{len(exact.seatings):>5}{np.abs(scores).max():>6.1f}{distance:>8.4f}")
         out(f"{alpha:>6.1f}\n")
 
 

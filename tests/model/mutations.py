@@ -34,27 +34,20 @@ JUDGES = {
     "model/transfer.py": ("test_kinds",),
     "model/whitening.py": ("categories", "flags", "space", "scatter"),
     "model/binary_features.py": ("flags",),
-    "model/moves/hyperparameters.py": (
-        "base_measure",
-        "categories",
-        "truths",
-        "concentration",
-        "exact_posterior",
-        "joint_distribution",
-    ),
+    "model/moves/hyperparameters.py": ("base_measure", "categories", "truths", "concentration", *STATISTICAL),
     "discovery/events.py": ("test_kinds",),
     "discovery/explain.py": ("test_kinds",),
     "discovery/reconcile.py": ("discovery/test_reconcile", "categories_together"),
     "model/dishes.py": ("gaussian", "dishes", "known", "categories"),
     "model/categories.py": ("gaussian", "dishes", "categories", "categories_together"),
-    "model/franchise.py": ("franchise", "seating", "exact_posterior", "stream", "books"),
-    "model/moves/seating.py": ("seating", "likelihood", "stream", "exact_posterior", "joint_distribution"),
+    "model/franchise.py": ("franchise", "seating", "exact_posterior", "stream", "counts"),
+    "model/moves/seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
     "model/moves/likelihood.py": ("likelihood", "stream"),
-    "model/moves/sweeps.py": ("stream", "exact_posterior", "joint_distribution"),
-    "model/moves/splitting.py": ("splitting", "exact_posterior", "joint_distribution"),
+    "model/moves/sweeps.py": ("stream", *STATISTICAL),
+    "model/moves/splitting.py": ("splitting", *STATISTICAL),
     "model/known.py": ("known", "training", "categories_together", "broad", "truths"),
     "model/step.py": ("stream", "truths"),
-    "model/edit.py": ("books",),
+    "model/edit.py": ("counts",),
     "model/training.py": ("training", "categories_together", "base_measure", "truths"),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "stream/reference_check.py": ("test_guard", "test_trust"),
@@ -64,7 +57,7 @@ JUDGES = {
     "model/dependence.py": ("dependence", "test_order"),
     "stream/arrival_order.py": ("test_order",),
 }
-"""The test modules that are asked about a change in each source."""
+"""The test modules that run for a change in each source."""
 ENOUGH = 3
 """So many failures end a run."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,12 @@ DIRICHLET = ((0.7, 0.4, 0.1), (1.5, 0.5))
 def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
     """Log marginal likelihood of each of K subclasses, up to a factor that all partitions of the rows share, (K,)."""
     return np.array([_log_whole(*each, prior, location) for each in zip(*statistics, strict=True)])
+
+
+def assert_equal(values: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Each value is the expected one, bit for bit."""
+    for value, other in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(value, other)
 
 
 def make_base(
@@ -91,6 +97,12 @@ class Problem(NamedTuple):
     def n_frozen(self) -> int:
         return self.log_frozen.shape[1]
 
+    @property
+    def trained(self) -> np.ndarray:
+        """Tables on the menu that are none of this franchise's own, for each dish."""
+        f = self.franchise
+        return f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
+
     def copy(self) -> Problem:
         return self._replace(
             guests=Guests(*(v.copy() for v in self.guests)),
@@ -103,23 +115,14 @@ class Problem(NamedTuple):
         state = self.guests, self.franchise, self.dishes, self.prior
         return chains.sampler_state(*state, self.log_frozen, exclusive)
 
-    def dish_of_guest(self, i: int) -> int:
-        table = self.guests.table[i]
-        return CLOSED if table == CLOSED else int(self.franchise.table_dish[table])
-
     def rows_of(self, dish: int, without: tuple[int, ...] = ()) -> np.ndarray:
         """All whitened rows that Gaussian dish ``dish`` should hold, some guests left out."""
         seated = [
             self.guests.rows[i, :-1]
-            for i in range(len(self.guests.table))
-            if i not in without and self.dish_of_guest(i) == dish
+            for i, table in enumerate(self.guests.table.tolist())
+            if i not in without and table != CLOSED and self.franchise.table_dish[table] == dish
         ]
         return np.concatenate([self.settled[dish - self.n_frozen], self.base.block(seated)])
-
-    def tables(self) -> list[tuple[int, int, float]]:
-        """Restaurant, dish and seats taken of every table slot; slots not in use serve dish -1."""
-        f = self.franchise
-        return list(zip(f.table_group.tolist(), f.table_dish.tolist(), f.table_mass.tolist(), strict=True))
 
 
 def random_problem(
@@ -132,22 +135,17 @@ def random_problem(
     n_settled: int = 0,
     exclusive: bool = False,
     fading: bool = False,
-    spare: int = 6,
     scale: float = 2.0,
 ) -> Problem:
-    """Guests seated at random, with settled subclasses, faded weights and held dishes if asked for."""
+    """Guests seated at random, with settled subclasses, and, optionally, faded weights."""
     rng = np.random.default_rng(seed)
     prior, base = make_base(d, kind)
     n, n_groups = len(groups), max(groups) + 1
-    n_tables = n + 2 * (n_settled + n_frozen) + spare
-    n_slots = n + n_settled + spare
+    n_slots, n_tables = n + n_settled + 6, n + 2 * (n_settled + n_frozen) + 6
     franchise = empty_franchise(n_groups, n_frozen + n_slots, n_tables, 1.3, 0.9)
-    guests = Guests(
-        homogeneous(random_rows(rng, n, prior, scale)),
-        np.array(groups, np.int64),
-        rng.uniform(0.3, 1.0, n) if fading else np.ones(n),
-        np.full(n, CLOSED),
-    )
+    rows = homogeneous(random_rows(rng, n, prior, scale))
+    weight = rng.uniform(0.3, 1.0, n) if fading else np.ones(n)
+    guests = Guests(rows, np.array(groups, np.int64), weight, np.full(n, CLOSED))
     settled = [np.empty((0, width_of(prior))) for _ in range(n_slots)]
     franchise.menu[:n_frozen] = rng.integers(1, 4, n_frozen)  # trained tables
     franchise.held[:n_frozen] = True
@@ -158,31 +156,23 @@ def random_problem(
             settled[dish - n_frozen] = random_rows(rng, int(rng.integers(1, 5)), prior, scale)
         for _ in range(rng.integers(1, 3) if dish >= n_frozen else rng.integers(0, 2)):
             group = int(rng.integers(n_groups)) if not exclusive else dish % n_groups
-            franchise.table_dish[table] = dish
-            franchise.table_group[table] = group
             mass = rng.uniform(0.2, 3.0) if fading else float(rng.integers(1, 4))
-            franchise.table_residual[table] = franchise.table_mass[table] = mass
-            franchise.seated[group, dish] += mass
-            franchise.menu[dish] += 1.0
-            franchise.total[0] += 1.0
-            if exclusive:
-                franchise.owner[dish] = group
+            join(franchise, table, group, dish, mass)
+            franchise.table_residual[table], franchise.table_live[table] = mass, 0
+            franchise.owner[dish] = group if exclusive else ANYONE
             table += 1
     dishes = fill(prior, settled)
     problem = Problem(prior, base, guests, franchise, dishes, rng.normal(-3.0, 1.0, (n, n_frozen)), settled)
     for i in rng.permutation(n):
         group = groups[i]
         open_tables = np.flatnonzero((franchise.table_dish != CLOSED) & (franchise.table_group == group))
-        menu = [
-            k for k in range(len(franchise.menu)) if franchise.menu[k] > 0 and franchise.owner[k] in (ANYONE, group)
-        ]
+        menu = np.flatnonzero((franchise.menu > 0) & np.isin(franchise.owner, (ANYONE, group)))
         free_dish = int(np.flatnonzero(franchise.menu[n_frozen:] == 0)[0]) + n_frozen
-        free_table = int(np.flatnonzero(franchise.table_dish == CLOSED)[0])
         if len(open_tables) and rng.random() < 0.5:
             table = int(rng.choice(open_tables))
             dish = int(franchise.table_dish[table])
         else:
-            table = free_table
+            table = int(np.flatnonzero(franchise.table_dish == CLOSED)[0])
             dish = int(rng.choice([*menu, free_dish]))
         if franchise.menu[dish] == 0:
             franchise.owner[dish] = group if exclusive else ANYONE
@@ -193,8 +183,8 @@ def random_problem(
     return problem
 
 
-def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) -> None:
-    """Recount everything the franchise and the dishes keep from who sits where.
+def check_counts(problem: Problem, trained: np.ndarray, exclusive: bool = False) -> None:
+    """Recount what the franchise and the dishes store, from the seats of the guests.
 
     ``trained`` are the tables on the menu that are none of this franchise's own, for each dish.
     """
@@ -220,7 +210,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
         rows = problem.rows_of(dish) if weight[dish] > 0 else np.empty((0, width_of(problem.prior)))
         assert problem.dishes.size[k] == len(rows)
         if weight[dish] == 0:
-            continue  # whoever takes the slot writes it
+            continue  # the next subclass in the slot writes it
         fresh = fill(problem.prior, [rows])
         np.testing.assert_allclose(problem.dishes.matrix[k], fresh.matrix[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(problem.dishes.inverse[k], fresh.inverse[0], rtol=1e-7, atol=1e-9)
@@ -245,7 +235,7 @@ def seat(
     gamma: float,
     exclusive: bool,
 ) -> SamplerState:
-    """Training groups whose guests sit as told; tables and dishes keep the seating's numbers."""
+    """Training groups whose guests sit as in ``seating``; tables and dishes keep the seating's numbers."""
     n = len(groups)
     franchise = empty_franchise(max(groups) + 1, n + 2, n + 2, alpha, gamma)
     dishes = empty_dishes(n + 2, prior)
@@ -279,7 +269,7 @@ class StreamProblem(NamedTuple):
 
 
 def sources(base: niw.Full, blocks: list[np.ndarray]) -> chains.Sources:
-    """Laws of mean and covariance after each block."""
+    """Distributions of mean and covariance after each block."""
     posteriors = [base.posterior(block) for block in blocks]
     return chains.Sources(
         np.array([p.mean for p in posteriors]),
@@ -292,7 +282,7 @@ def sources(base: niw.Full, blocks: list[np.ndarray]) -> chains.Sources:
 def stream_problem(
     rows: np.ndarray, seating: crf.Seating, *, nu: float, psi: float = 0.4, beta: float = 0.1
 ) -> StreamProblem:
-    """The batch ``rows`` of shape (n, d) seated as told; d is 1 or 2, the covariances are full."""
+    """The batch ``rows`` of shape (n, d) seated as in ``seating``; d is 1 or 2, the covariances are full."""
     n, d = rows.shape
     prior, base = make_base(d, nu=nu, psi=psi, beta=beta)
     assert isinstance(base, niw.Full)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
+from stream_osr.model import student_t, whitening
 from stream_osr.model import training as library
 from stream_osr.model.moves import hyperparameters
-from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_prior, log_evidence, make_grid
-from stream_osr.model.student_t import CONJUGATE, fit_location
-from stream_osr.model.whitening import fit_whitening
-from tests.model import chains
-from tests.model.problems import check_books, make_base, seat
-from tests.model.test_joint_distribution import variance_of_row
-from tests.model.test_training import as_problem, labelled
-from tests.oracles import crf
+from stream_osr.model.moves.hyperparameters import Grid, draw_prior, log_evidence, make_grid
+from tests.model.problems import make_base
+from tests.model.test_training import check, labelled
 
 
 def small_grid(d: int) -> Grid:
@@ -24,11 +18,10 @@ def small_grid(d: int) -> Grid:
     return Grid(nu, np.array([[0.02, 1.5], [0.4, 3.0], [5.0, 40.0]]), np.array([0.003, 0.7]))
 
 
-def partition(seed: int, d: int, sizes=(1, 2, 7, 4)) -> tuple[np.ndarray, np.ndarray]:
+def partition(seed: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows far from and near the origin, and the subclass of each, in any order and under any numbers."""
     rng = np.random.default_rng(seed)
-    number = rng.permutation(40)[: len(sizes)]
-    dish = rng.permutation(np.repeat(number, sizes))
+    dish = rng.permutation(np.repeat(rng.permutation(40)[:4], (1, 2, 7, 4)))
     centres = rng.normal(scale=4.0, size=(40, d))
     return centres[dish] + rng.normal(size=(len(dish), d)) * rng.uniform(0.1, 2.0, d), dish
 
@@ -70,25 +63,20 @@ def test_draw_at_the_very_end_of_the_unit_interval_is_on_the_grid():
     assert drawn.beta in grid.beta
 
 
-@pytest.mark.parametrize(
-    "fixed",
-    [dict(zip(names, [9.0, 0.25, 0.6], strict=False)) for names in itertools.combinations(["nu", "scale", "beta"], 2)]
-    + [{"nu": 9.0}, {"scale": 0.25}, {"beta": 0.6}, {"nu": 9.0, "scale": 0.25, "beta": 0.6}],
-    ids=str,
-)
-def test_values_that_are_given_stay(fixed):
+def test_values_that_are_given_stay():
     rows, group = labelled(seed=1)
-    space = fit_whitening(rows, group)
-    grid = make_grid(2, **fixed)
-    start = make_base(2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
-    rng = np.random.default_rng(2)
-    drawn = [library.train(rows, group, space, start, rng, sweeps=sweeps, grid=grid).prior for sweeps in (1, 3)]
-    for prior in drawn:
-        for name, value in fixed.items():
-            found = prior.psi / prior.nu if name == "scale" else getattr(prior, name)
-            assert found == pytest.approx(value, rel=1e-12), name
-        assert prior.nu in grid.nu
-        assert prior.psi in grid.psi
+    space, start = whitening.fit_whitening(rows, group), make_base(2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
+    given = {"nu": 9.0, "scale": 0.25, "beta": 0.6}
+    for names in (("nu",), ("scale",), ("beta",), ("nu", "scale"), ("nu", "beta"), ("scale", "beta"), tuple(given)):
+        rng, grid = np.random.default_rng(2), make_grid(2, **{name: given[name] for name in names})
+        for sweeps in (1, 3):
+            prior = library.train(rows, group, space, start, rng, sweeps=sweeps, grid=grid).prior
+            found = {"nu": prior.nu, "scale": prior.psi / prior.nu, "beta": prior.beta}
+            assert {name: found[name] for name in names} == pytest.approx(
+                {name: given[name] for name in names}, rel=1e-12
+            )
+            assert prior.nu in grid.nu
+            assert prior.psi in grid.psi
     assert make_grid(2).psi.min() >= hyperparameters.FLOOR * 2
 
 
@@ -96,62 +84,13 @@ def test_values_that_are_given_stay(fixed):
 def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(placed):
     rows, group = labelled(spread=4.0, parts=2)
     start = make_base(2)[0]
-    location = fit_location(rows, group) if placed else CONJUGATE
-    space, rng = fit_whitening(rows, group), np.random.default_rng(7)
+    location = student_t.fit_location(rows, group) if placed else student_t.CONJUGATE
+    space, rng = whitening.fit_whitening(rows, group), np.random.default_rng(7)
     training = library.train(rows, group, space, start, rng, sweeps=6, grid=make_grid(2), location=location)
     prior = training.prior
     assert prior != start
     base = make_base(2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
-    books = as_problem(training.seating, prior, base)
-    check_books(books, np.zeros(len(training.seating.franchise.menu)), True)
+    check(training.seating, prior, base)
     known, _ = library.summarize(training, 0.01)
     assert known.prior == prior
     assert known.location is location
-
-
-@pytest.mark.thorough
-def test_draws_and_sweeps_leave_the_joint_distribution_alone():
-    # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn
-    # hyperparameters given all else, a sweep, fresh rows
-    groups, d, steps = (0, 0, 1), 2, 12_000
-    grid = Grid(np.array([d + 8.0, d + 14.0]), np.array([[4.0, 9.0], [8.0, 16.0]]), np.array([0.3, 1.2]))
-    points = list(np.ndindex(2, 2, 2))
-    made = [make_base(d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
-    number = {(prior.nu, prior.psi, prior.beta): k for k, (prior, _) in enumerate(made)}
-    law = crf.Franchise(groups, ALPHA, GAMMA, True)
-    rng = np.random.default_rng(21)
-    alpha, gamma, seating = law.draw(rng)
-    prior, base = made[int(rng.integers(len(made)))]
-    rows = crf.draw_rows(seating, base, rng)
-    begun = seat(seating, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=True)
-    state = library.Seating(*begun[:3])
-    sources = [
-        chains.Sources(np.zeros((1, d)), np.sqrt(p.psi) * np.eye(d)[None], np.full(1, p.nu), np.full(1, p.beta))
-        for p, _ in made
-    ]
-    at = np.empty(steps, np.int64)
-    x = np.empty((steps, len(groups), d))
-    joined = np.empty(steps)
-    for s in range(steps):
-        prior, state = library._draw_base_measure(rng, state.guests.rows[:, :d], state, grid, prior, settled=True)
-        guests, franchise, _ = state
-        library.sweep_groups(rng, chains.sampler_state(*state, prior, begun.log_frozen, True))
-        assert not franchise.overflow[0]
-        at[s] = number[prior.nu, prior.psi, prior.beta]
-        dish = library.dish_of_guests(state)
-        chains.draw_blocks(rng, guests.rows, dish, sources[at[s]])
-        x[s], joined[s] = guests.rows[:, :d], dish[0] == dish[1]
-    exact = law.prior()
-    together = sum(
-        p
-        for p, each in zip(exact.probabilities, exact.seatings, strict=True)
-        if each.dishes[each.tables[0]] == each.dishes[each.tables[1]]
-    )
-    tests = {"joined": (joined, together)}
-    for k, (_, base) in enumerate(made):
-        here = at == k
-        tests[f"point {k}"] = (here, 1 / 8)
-        tests[f"point {k}, joined"] = (here * joined, together / 8)
-        tests[f"point {k}, square"] = (here * x[:, 0, 0] ** 2, variance_of_row(base) / 8)
-    scores = {name: float(chains.z_score(*test)) for name, test in tests.items()}
-    assert max(np.abs(list(scores.values()))) < 4.5, scores

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
-from scipy import integrate, stats
+import scipy
 
 from stream_osr.model import known as library_known
 from stream_osr.model import student_t, whitening
@@ -42,19 +44,21 @@ def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, he
     return (*library.summarize(training, epsilon, background_components=True), rows, group, dish, base)
 
 
+def left_out(whole, d, freedom):
+    return student_t.log_t(whole.square, whole.log_determinant, d, freedom)
+
+
 # Left out of its class
 
 
-@pytest.mark.parametrize("d", [1, 3, 8])
-@pytest.mark.parametrize("n", [2, 5, 40])
-def test_leaving_out_is_fitting_again_without_it(n, d):
-    members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
-    whole = library_known.outline(members)
-    mean, scale = oracle.mean_and_scale(members)
-    np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
-    np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
-    found = student_t.log_t(whole.square, whole.log_determinant, d, 4.5)
-    np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5), rtol=1e-9)
+def test_leaving_out_is_fitting_again_without_it():
+    for n, d in product((2, 5, 40), (1, 3, 8)):
+        members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
+        whole = library_known.outline(members)
+        mean, scale = oracle.mean_and_scale(members)
+        np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
+        np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(left_out(whole, d, 4.5), oracle.log_left_out(members, 4.5), rtol=1e-9)
 
 
 def test_leaving_out_with_far_instances():
@@ -63,17 +67,11 @@ def test_leaving_out_with_far_instances():
     counted = counts(members)
     assert (counted[:2] < 0.1).all()
     assert (counted[2:] == 1.0).all()
-    whole = library_known.outline(members)
-    found = student_t.log_t(whole.square, whole.log_determinant, 3, 4.5)
-    np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5, counted), rtol=1e-8)
-
-
-def test_left_out_densities_stay_finite_at_any_distance():
+    expected = oracle.log_left_out(members, 4.5, counted)
+    np.testing.assert_allclose(left_out(library_known.outline(members), 3, 4.5), expected, rtol=1e-8)
     for far in (1e3, 1e8, 1e15):
-        whole = library_known.outline(np.array([[far, 0.0], [-far, 1.0]]))
-        assert np.isfinite(student_t.log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
-    alone = library_known.outline(np.zeros((1, 2)))
-    np.testing.assert_array_equal(student_t.log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
+        assert np.isfinite(left_out(library_known.outline(np.array([[far, 0.0], [-far, 1.0]])), 2, 3.0)).all()
+    np.testing.assert_array_equal(left_out(library_known.outline(np.zeros((1, 2))), 2, 3.0), [-np.inf])
 
 
 # Fitting
@@ -88,7 +86,6 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     rng = np.random.default_rng(7)
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
-    least = 3.0
     shapes, found = library_known.fit_background_component(rows, group, kept, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
@@ -97,13 +94,12 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
         log_weight[i] = np.log(missing / (others.sum() + alpha))
     totals, each = [], []
     for above in library_known.FREEDOM_ABOVE:
-        left_out = np.concatenate(
-            [oracle.log_left_out(rows[group == j], least + above, counts(rows[group == j])) for j in range(3)]
-        )
-        each.append(np.logaddexp(log_own, log_weight + left_out))
+        own = [rows[group == j] for j in range(3)]
+        densities_of_each = [oracle.log_left_out(members, 3.0 + above, counts(members)) for members in own]
+        each.append(np.logaddexp(log_own, log_weight + np.concatenate(densities_of_each)))
         totals.append(each[-1][np.arange(141) != 80].sum())
     best = int(np.argmax(totals))
-    assert [shape.freedom for shape in shapes] == [least + library_known.FREEDOM_ABOVE[best]] * 3
+    assert [shape.freedom for shape in shapes] == [3.0 + library_known.FREEDOM_ABOVE[best]] * 3
     np.testing.assert_allclose(found, each[best], rtol=1e-9)
     assert np.flatnonzero(found == -np.inf).tolist() == [80]
     assert best < 2 if heavy else best > 3
@@ -115,13 +111,13 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     frozen, alpha = densities(known), known.alpha
     missing = [(3 + alpha) / (40 + alpha), alpha / (1 + alpha), (2 + alpha) / (12 + alpha)]
     np.testing.assert_allclose(np.exp(library_known.log_missing(frozen.log_weight)), missing, rtol=1e-12)
-    asked = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
-    found, _ = log_class_densities(known, frozen, homogeneous(asked))
+    points = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
+    found, _ = log_class_densities(known, frozen, homogeneous(points))
     for j, n in enumerate((40, 1, 12)):
         members, block = rows[group == j], rows[dish == j]
         freedom, share = known.background_components[j].freedom, len(block) / (n + alpha)
-        kept = np.log(share) + [base.log_predictive(x, block) for x in asked]
-        broad = np.log(missing[j]) + [oracle.log_density(x, members, freedom) for x in asked]
+        kept = np.log(share) + [base.log_predictive(x, block) for x in points]
+        broad = np.log(missing[j]) + [oracle.log_density(x, members, freedom) for x in points]
         np.testing.assert_allclose(found[:, j], np.logaddexp(kept, broad), rtol=1e-9)
     # and left out of both, an instance's own class
     own = log_density[np.arange(len(rows)), group]
@@ -150,15 +146,14 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     np.testing.assert_array_equal(log_density, before)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
     for j, shape in enumerate(known.background_components):
-        law = stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
-        term = library_known.log_missing(log_weight)[j] + law.logpdf(rows)
+        broad = scipy.stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
+        term = library_known.log_missing(log_weight)[j] + broad.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
 
 
 def test_a_class_with_its_broad_term_has_mass_one():
-    rng = np.random.default_rng(5)
+    rng, prior = np.random.default_rng(5), make_base(1)[0]
     rows, group = labelled(seed=4, sizes=(25, 40), d=1, parts=2)
-    prior = make_base(1)[0]
     training = library.train(rows, group, fit_whitening(rows, group), prior, rng, sweeps=5)
     for epsilon, broad in ((0.0, False), (0.0, True), (0.1, True)):
         known, log_density = library.summarize(training, epsilon, broad)
@@ -167,22 +162,28 @@ def test_a_class_with_its_broad_term_has_mass_one():
         late = known
         for number in range(20):  # labels that come late change the shares, not the mass
             late = library_known.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
-        for now in (known, late):
-            frozen = densities(now)
+        for now, j in product((known, late), range(2)):
+            frozen, size = densities(now), now.size[j]
 
-            def density(x: float, j: int, now=now, frozen=frozen) -> float:
+            def density(x: float, j=j, now=now, frozen=frozen) -> float:
                 return float(np.exp(log_class_densities(now, frozen, np.array([[x, 1.0]]))[0][0, j]))
 
-            for j, n in enumerate(now.size):
-                mass, _ = integrate.quad(density, -np.inf, np.inf, args=(j,), limit=400)
-                assert mass == pytest.approx(1.0 if broad else n / (n + now.alpha), abs=2e-3)
+            mass, _ = scipy.integrate.quad(density, -np.inf, np.inf, limit=400)
+            assert mass == pytest.approx(1.0 if broad else size / (size + now.alpha), abs=2e-3)
 
 
 # Tails
 
 
+def check_far(known, directions):
+    """Far from everything a new subclass is likelier than each class."""
+    far = homogeneous(1e7 * directions)
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
+
+
 @pytest.mark.parametrize("placed", [False, True])
-def test_what_lies_far_from_everything_is_no_class_s(placed):
+def test_what_lies_far_from_everything_belongs_to_no_class(placed):
     rows, group = labelled(seed=8, sizes=(100, 3, 1), d=3)
     prior = make_base(3, nu=23.0, psi=2.3, beta=0.1)[0]
     location = fit_location(rows, group)._replace(freedom=50.0) if placed else CONJUGATE
@@ -191,16 +192,11 @@ def test_what_lies_far_from_everything_is_no_class_s(placed):
     known, _ = library.summarize(training, 0.0, background_components=True)
     assert known.background_components
     directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
-    far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
-    log_density, _ = log_class_densities(known, densities(known), far)
-    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
+    check_far(known, directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
-    assert (
-        known.background_components[0].freedom == 2.0 + library_known.FREEDOM_ABOVE[0]
-    )  # the least: above that of a new subclass
-    far = homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
-    log_density, _ = log_class_densities(known, densities(known), far)
-    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
+    least = 2.0 + library_known.FREEDOM_ABOVE[0]  # above that of a new subclass
+    assert known.background_components[0].freedom == least
+    check_far(known, np.array([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]))

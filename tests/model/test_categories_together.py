@@ -1,8 +1,9 @@
-"""Categories where more is asked than one density: wholes, parts, noise, cells, gaps, labels, concentrations."""
+"""Categories beyond one density: wholes, parts, noise, cells, gaps, labels, concentrations."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,10 +19,10 @@ from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
 from stream_osr.model.responsibilities import query_rows, view
 from stream_osr.model.step import Settings, open_stream, step
 from stream_osr.model.student_t import CONJUGATE
-from stream_osr.model.training import summarize, train
+from stream_osr.model.training import Training, summarize, train
 from stream_osr.model.unassigned import Background, _of_nothing, _Scene, gain, noise_model_of
 from stream_osr.model.whitening import Whitening, fit_mixed, whiten
-from tests.model.problems import fill, log_marginals, make_base, random_rows
+from tests.model.problems import fill, make_base, random_rows
 
 SIZES = (6, 9)
 
@@ -77,35 +78,32 @@ def test_subclasses_of_several_recognizers_are_added_up():
     np.testing.assert_array_equal(state.sums[0].counts[0], categories.counts_of(np.vstack(blocks), prior))
 
 
-class Trained:
+class Trained(NamedTuple):
     """Two classes that differ in a category and, with it, in a number; the other number says nothing."""
 
-    def __init__(self) -> None:
-        rng = np.random.default_rng(3)
-        group = np.arange(120) % 2
-        X = np.column_stack([group, 9.0 * group + rng.normal(size=120), rng.normal(size=120)])
-        places = np.array([4, 0, 0])
-        self.space: Whitening = fit_mixed(X, group, places)
-        rows = whiten(self.space, X)
-        self.prior: Prior = categories.with_base(
-            make_prior(2, nu=5.0, scale=0.8, beta=0.1),
-            self.space.places,
-            categories.base_of(rows, group, self.space.places),
-            1.0,
-        )
-        self.training = train(rows, group, self.space, self.prior, rng, sweeps=8)
-        self.known = summarize(self.training, 0.01, True)[0]
-        self.frozen = densities(self.known)
-        self.state: StreamState = open_stream(self.known, self.frozen)
+    space: Whitening
+    prior: Prior
+    training: Training
+    known: known.Known
+    frozen: known.Densities
+    state: StreamState
 
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return Trained()
+    rng, group = np.random.default_rng(3), np.arange(120) % 2
+    X = np.column_stack([group, 9.0 * group + rng.normal(size=120), rng.normal(size=120)])
+    space = fit_mixed(X, group, np.array([4, 0, 0]))
+    rows, start = whiten(space, X), make_prior(2, nu=5.0, scale=0.8, beta=0.1)
+    prior = categories.with_base(start, space.places, categories.base_of(rows, group, space.places), 1.0)
+    training = train(rows, group, space, prior, rng, sweeps=8)
+    summary = summarize(training, 0.01, True)[0]
+    frozen = densities(summary)
+    return Trained(space, prior, training, summary, frozen, open_stream(summary, frozen))
 
 
 def test_concentrations_are_drawn_in_training(trained: Trained):
-    """Without a grid for the Gaussian as well; a class has one value of two, which asks for few instances."""
+    """Without a grid for the Gaussian as well; a class has one value of two, so few instances are enough."""
     drawn = trained.training.prior
     assert not same_prior(drawn, trained.prior)
     assert drawn.pseudo[0] in hyperparameters.CONCENTRATION
@@ -129,13 +127,7 @@ def test_a_labelled_instance_leaves_the_trained_counts_alone(trained: Trained):
     assert after.dishes.counts[:, 0].sum() == before[:, 0].sum() + 1
 
 
-def test_whole_subclasses_by_the_textbook():
-    prior, oracle, blocks, dishes = two()
-    found = log_marginals(statistics_of(dishes, np.arange(2)), prior)
-    np.testing.assert_allclose(found, [oracle.log_marginal(block) for block in blocks], atol=1e-9)
-
-
-def test_references_are_asked_by_values_too(trained: Trained):
+def test_densities_of_references_depend_on_values(trained: Trained):
     rng, X = np.random.default_rng(6), np.tile([np.nan, 20.0, -9.0], (30, 1))
     X[:, 0], X[:, 1:] = np.arange(30) % 2, X[:, 1:] + rng.normal(size=(30, 2))
     state, _ = step(trained.known, trained.frozen, trained.state, whiten(trained.space, X), rng, Settings())

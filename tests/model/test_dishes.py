@@ -10,21 +10,19 @@ from hypothesis import strategies as st
 from benchmarks import drift
 from stream_osr.model import dishes as library
 from stream_osr.model.prior import homogeneous
-from tests.model.problems import KINDS, fill, make_base, random_rows
+from tests.model.problems import KINDS, assert_equal, fill, make_base, random_rows
 from tests.tiers import examples
 
 
 def test_emptied_subclass_is_the_prior_bit_for_bit():
-    prior, _ = make_base(3)
-    rng = np.random.default_rng(0)
+    prior, rng = make_base(3)[0], np.random.default_rng(0)
     rows = homogeneous(rng.normal(scale=100.0, size=(700, 3)))
-    dishes, fresh = library.empty_dishes(2, prior), library.empty_dishes(2, prior)
+    dishes = library.empty_dishes(2, prior)
     for x in rows:
         library.add(dishes, 1, x, prior)
     for x in rows[rng.permutation(700)]:
         library.remove(dishes, 1, x, prior)
-    for value, expected in zip(dishes, fresh, strict=True):
-        np.testing.assert_array_equal(value, expected)
+    assert_equal(dishes, library.empty_dishes(2, prior))
 
 
 def test_selecting_copies_slots_in_order_and_leaves_room():
@@ -44,12 +42,10 @@ def test_selecting_copies_slots_in_order_and_leaves_room():
 
 @examples(25)
 @given(kind=st.sampled_from(KINDS), moves=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=60))
-def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(kind, moves):
-    prior, _ = make_base(2, kind)
-    rows = random_rows(np.random.default_rng(3), 12, prior, 3.0)
+def test_any_sequence_of_moves_leaves_the_statistics_of_the_members(kind, moves):
+    prior, where = make_base(2, kind)[0], {}
+    rows, dishes = random_rows(np.random.default_rng(3), 12, prior, 3.0), library.empty_dishes(3, prior)
     tilde = homogeneous(rows)
-    dishes = library.empty_dishes(3, prior)
-    where: dict[int, int] = {}
     for k, i in moves:
         if i in where:
             library.remove(dishes, where.pop(i), tilde[i], prior)
@@ -66,8 +62,7 @@ def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(kind, moves
 
 
 def test_inverse_is_recomputed_on_schedule():
-    prior, _ = make_base(2)
-    rng = np.random.default_rng(4)
+    prior, rng = make_base(2)[0], np.random.default_rng(4)
     dishes = library.empty_dishes(1, prior)
     for n in range(1, 2 * library.REFRESH_EVERY + 1):
         library.add(dishes, 0, np.append(rng.normal(size=2), 1.0), prior)
@@ -76,6 +71,7 @@ def test_inverse_is_recomputed_on_schedule():
             np.testing.assert_allclose(dishes.inverse[0], np.linalg.inv(dishes.matrix[0]), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("far", "worse"), [(0.0, 10), (100.0, 30), (1000.0, 0)])
 def test_million_updates_do_not_carry_the_statistics_away_and_would_without_the_schedule(far, worse):
     """Why `REFRESH_EVERY` is there: far-out rows now and then are what costs digits.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from stream_osr.model import binary_features as inside
 from stream_osr.model import whitening
@@ -14,8 +13,9 @@ from tests.oracles import flags as oracle
 N = 60
 
 
-def numbers_only(p: int) -> np.ndarray:
-    return np.zeros(p, np.int64)
+def find(X: np.ndarray) -> inside.BinaryFeatures:
+    """Find the flags of a table of numbers."""
+    return inside.find_binary_features(X, np.zeros(X.shape[1], np.int64))
 
 
 def table(seed: int = 0) -> np.ndarray:
@@ -33,50 +33,36 @@ def groups(flags: inside.BinaryFeatures) -> set[tuple[frozenset[int], int]]:
 EXPECTED = {(frozenset(c), size) for c, size in (((0, 1, 2), 3), ((3, 4), 2), ((6,), 1), ((7, 8, 9, 10), 4))}
 
 
-def test_what_is_found() -> None:
-    assert groups(inside.find_binary_features(table(), numbers_only(11))) == EXPECTED
-
-
-@pytest.mark.parametrize("factor", [1e-9, 7.0, 1e9])
-@pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_units_do_not_matter(factor: float, shift: float) -> None:
-    X = table()
-    scale = np.where(np.arange(11) % 2, factor, 1.0)
-    move = np.where(np.arange(11) == 6, 0.0, shift * scale)
-    flags, other = (
-        inside.find_binary_features(X, numbers_only(11)),
-        inside.find_binary_features(X * scale + move, numbers_only(11)),
-    )
-    assert groups(other) == EXPECTED
-    new = np.random.default_rng(1).permuted(X, axis=0)  # rows that training had not
-    np.testing.assert_array_equal(read(flags, new), read(other, new * scale + move))
-
-
-def test_order_of_columns_does_not_matter() -> None:
+def test_flags_are_found_in_any_units_and_order() -> None:
+    X, new = table(), np.random.default_rng(1).permuted(table(), axis=0)  # new: rows that training had not
+    flags = find(X)
+    assert groups(flags) == EXPECTED
+    for factor, shift in ((1e-9, 3.0), (7.0, 0.0), (1e9, 3.0)):
+        scale = np.where(np.arange(11) % 2, factor, 1.0)
+        move = np.where(np.arange(11) == 6, 0.0, shift * scale)
+        other = find(X * scale + move)
+        assert groups(other) == EXPECTED, factor
+        np.testing.assert_array_equal(read(flags, new), read(other, new * scale + move))
     order = np.random.default_rng(2).permutation(11)
-    found = groups(inside.find_binary_features(table()[:, order], numbers_only(11)))
-    assert {(frozenset(order[list(own)].tolist()), size) for own, size in found} == EXPECTED
+    assert {(frozenset(order[list(own)].tolist()), size) for own, size in groups(find(X[:, order]))} == EXPECTED
+    X[5, 3] = np.nan  # a missing number hides no flag
+    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(find(X))
 
 
 def test_a_column_that_is_there_twice_belongs_to_its_category() -> None:
     X = table()
-    found = groups(inside.find_binary_features(np.column_stack([X, X[:, 1], -X[:, 3]]), numbers_only(13)))
-    assert (frozenset({0, 1, 2, 11}), 3) in found
-    assert (frozenset({3, 4, 12}), 2) in found
+    assert {(frozenset({0, 1, 2, 11}), 3), (frozenset({3, 4, 12}), 2)} <= groups(
+        find(np.column_stack([X, X[:, 1], -X[:, 3]]))
+    )
 
 
 def test_numbers_stay_numbers() -> None:
     rng = np.random.default_rng(3)
-    real = rng.normal(size=(N, 4))
     rare = np.where(np.arange(N) == 7, 1.5, 0.0)  # its second value was there once
     three = rng.integers(3, size=N).astype(float)
-    assert (
-        inside.find_binary_features(np.column_stack([real, rare, three, np.full(N, 2.0)]), numbers_only(7))
-        is inside.NO_BINARY_FEATURES
-    )
-    assert inside.find_binary_features(table()[:19], numbers_only(11)) is inside.NO_BINARY_FEATURES, "of few rows"
-    assert inside.find_binary_features(np.zeros((0, 3)), numbers_only(3)) is inside.NO_BINARY_FEATURES
-    assert inside.find_binary_features(np.full((N, 2), np.nan), numbers_only(2)) is inside.NO_BINARY_FEATURES
+    few, empty, missing = table()[:19], np.zeros((0, 3)), np.full((N, 2), np.nan)
+    for X in (np.column_stack([rng.normal(size=(N, 4)), rare, three, np.full(N, 2.0)]), few, empty, missing):
+        assert find(X) is inside.NO_BINARY_FEATURES
 
 
 def test_a_category_that_is_given_is_no_flag_and_makes_constants_categories() -> None:
@@ -84,21 +70,14 @@ def test_a_category_that_is_given_is_no_flag_and_makes_constants_categories() ->
     assert groups(inside.find_binary_features(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
 
 
-def test_missing_numbers_hide_no_flag() -> None:
-    X = table()
-    X[5, 3] = np.nan
-    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(inside.find_binary_features(X, numbers_only(11)))
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_covers_against_all_sets(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n, parts = int(rng.integers(3, 12)), [int(rng.integers(2, 4)) for _ in range(2)]
-    blocks = [np.eye(k, dtype=bool)[rng.integers(k, size=n)] for k in parts]
-    on = np.hstack([*blocks, rng.random((n, 2)) < 0.5])
-    on = np.unique(on, axis=1)
-    on = on[:, on.any(axis=0)]
-    assert inside.exact_covers(on) == oracle.exact_covers(on)
+def test_covers_against_all_sets() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n, parts = int(rng.integers(3, 12)), [int(rng.integers(2, 4)) for _ in range(2)]
+        blocks = [np.eye(k, dtype=bool)[rng.integers(k, size=n)] for k in parts]
+        on = np.unique(np.hstack([*blocks, rng.random((n, 2)) < 0.5]), axis=1)
+        on = on[:, on.any(axis=0)]
+        assert inside.exact_covers(on) == oracle.exact_covers(on), seed
 
 
 def test_a_search_that_takes_too_long_finds_nothing() -> None:
@@ -124,24 +103,20 @@ def read(flags: inside.BinaryFeatures, X: np.ndarray) -> np.ndarray:
 
 
 def test_what_a_row_says_against_the_slow_way() -> None:
-    flags, rng = inside.find_binary_features(table(), numbers_only(11)), np.random.default_rng(4)
+    flags, rng = find(table()), np.random.default_rng(4)
     X = rng.permuted(np.vstack([table(seed) for seed in range(5)]), axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan
     X[rng.random(X.shape) < 0.1] += 0.5
-    expected = [
-        [
-            oracle.place(row[members].tolist(), [list(zip(*of, strict=True)) for of in zip(low, high, strict=True)])
-            for members, low, high in inside.each_flag(flags)
-        ]
-        for row in X
-    ]
-    found = read(flags, X)
+    found, expected = read(flags, X), np.empty((len(X), len(flags.sizes)), int)
+    for own, (members, low, high) in zip(expected.T, inside.each_flag(flags), strict=True):
+        bounds = [list(zip(*each, strict=True)) for each in zip(low, high, strict=True)]
+        own[:] = [oracle.place(row[members].tolist(), bounds) for row in X]
     np.testing.assert_array_equal(found, expected)
     assert all(len(np.unique(own)) >= 3 for own in found.T), "missing, a value, a new one"
 
 
 def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
-    flags = inside.find_binary_features(table(), numbers_only(11))
+    flags = find(table())
     row = np.array([1.0, 0.0, 0.0, 6.0, 1.0, 0.3, 4.0, 1.0, 0.0, 0.0, 0.0])
     known = read(flags, row[None])
     assert read(flags, (row * (1.0 + 1e-9))[None]).tolist() == known.tolist()
@@ -155,8 +130,7 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
 
 
 def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
-    flags = inside.find_binary_features(X, numbers_only(X.shape[1]))
-    places = numbers_only(X.shape[1])
+    flags, places = find(X), np.zeros(X.shape[1], np.int64)
     places[flags.members] = -1
     return fit_mixed(X, group, places, binary_features=flags)
 
@@ -166,13 +140,13 @@ def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
     space = space_of(X, group)
     assert sorted(space.places.tolist()) == [3, 4, 5, 6]
     assert np.flatnonzero(whitening.numeric(space)).tolist() == [5]
-    alone = fit_mixed(X[:, 5:6], group, numbers_only(1))
+    alone = fit_mixed(X[:, 5:6], group, np.zeros(1, np.int64))
     np.testing.assert_allclose(whiten(space, X)[:, 4:], whiten(alone, X[:, 5:6]), rtol=1e-12)
 
 
 def test_flags_are_named_by_what_is_set() -> None:
-    told = inside.texts_of(inside.find_binary_features(table(), numbers_only(11)), [f"x{at}" for at in range(11)])
-    assert {name: sorted(values) for name, values in told} == {
+    texts = inside.texts_of(find(table()), [f"x{at}" for at in range(11)])
+    assert {name: sorted(values) for name, values in texts} == {
         "x0 and 2 more": ["x0", "x1", "x2"],
         "x3": ["1", "6"],
         "x6": ["4"],

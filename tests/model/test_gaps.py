@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
-from stream_osr.model import missing, student_t
+from stream_osr.model import missing, responsibilities, student_t, whitening
 from stream_osr.model.dishes import empty_dishes, refill
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.responsibilities import terms_of
 from stream_osr.model.student_t import Location
-from stream_osr.model.whitening import fit_whitening, whiten
 
 D = 4
 ROOM = np.empty((D + 2, D + 1))
@@ -31,7 +29,7 @@ def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> No
     dishes = empty_dishes(2, prior)
     refill(dishes, np.array([1] * 9 + [0] * 5), homogeneous(rng.normal(size=(14, D))), prior)
     closed = np.linalg.svd(basis[:rank])[2][rank:]
-    packed, head, power, least = terms_of(dishes, prior)
+    packed, head, power, least = responsibilities.terms_of(dishes, prior)
     forms, heads, powers = missing.open_terms(packed, head, power, basis, rank)
     a, b = np.tril_indices(D + 1)
     for x in homogeneous(rng.normal(size=(5, D)) * 3.0):
@@ -41,11 +39,8 @@ def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> No
             scatter = dishes.matrix[k, :D, :D] - r * np.outer(mean, mean)
             freedom = prior.nu + n - D + 1.0
             shape = scatter * (r + 1.0) / (r * freedom)
-            expected = 0.0
-            if rank < D:
-                expected = stats.multivariate_t(closed @ mean, closed @ shape @ closed.T, freedom).logpdf(
-                    closed @ x[:D]
-                )
+            marginal = closed @ mean, closed @ shape @ closed.T, freedom
+            expected = scipy.stats.multivariate_t.logpdf(closed @ x[:D], *marginal) if rank < D else 0.0
             found = missing.log_open_density(dishes.inverse[k], head[k], power[k], x, basis, rank, ROOM)
             assert found == pytest.approx(expected, abs=1e-9)
             h = forms[k] @ (x[a] * x[b])
@@ -63,7 +58,7 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
     scale = np.linalg.inv(factor.T @ factor)
     x = homogeneous(rng.normal(size=(1, D)))[0]
     kept = [1, 3]
-    expected = stats.multivariate_t(shape.mean[kept], scale[np.ix_(kept, kept)], 6.0).logpdf(x[kept]) - 0.7
+    expected = scipy.stats.multivariate_t(shape.mean[kept], scale[np.ix_(kept, kept)], 6.0).logpdf(x[kept]) - 0.7
     assert missing.log_open_density(term.form, term.head, term.power, x, basis, 2, ROOM) == pytest.approx(expected)
 
 
@@ -88,13 +83,13 @@ def test_completed_rows_are_draws_of_the_conditional() -> None:
 def test_directions_are_those_of_the_missing_features_in_any_units() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3)) * [1e-9, 1.0, 1e9]
-    space = fit_whitening(X, np.arange(60) % 2)
+    space = whitening.fit_whitening(X, np.arange(60) % 2)
     holes = X[:2].copy()
     holes[0, [0, 2]] = np.nan
     found = missing.missing_of(space, holes)
     assert found.pattern.tolist() == [0, missing.NOTHING]
     assert found.rank.tolist() == [2]
     other = X[:1] + rng.normal(size=(1, 3)) * [1e-9, 0.0, 1e9]
-    moved = (whiten(space, other) - whiten(space, X[:1]))[0]
+    moved = (whitening.whiten(space, other) - whitening.whiten(space, X[:1]))[0]
     inside = found.basis[0, :2].T @ (found.basis[0, :2] @ moved)
     assert inside == pytest.approx(moved, abs=1e-9)

@@ -7,15 +7,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.special import logsumexp
+import scipy
 
 from stream_osr.model import dishes
 from stream_osr.model import known as library
 from stream_osr.model.known import densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import nearby
-from tests.model.problems import known_of, make_base
+from tests.model.problems import assert_equal, known_of, make_base
 
 SIZES = [(12, 7, 1), (20,), (5, 6)]
 """Instances in each subclass of each class."""
@@ -51,7 +50,7 @@ def test_class_density_mixes_the_kept_subclasses():
         kept = [start + i for i in range(len(parts)) if share[i] >= 0.1]
         weights = [np.log(len(blocks[k]) / (sum(parts) + known.alpha)) for k in kept]
         terms = weights + np.array([[base.log_predictive(row, blocks[k]) for k in kept] for row in x])
-        np.testing.assert_allclose(found[:, j], logsumexp(terms, axis=1), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found[:, j], scipy.special.logsumexp(terms, axis=1), rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(best[:, j], np.array(kept)[terms.argmax(axis=1)])
         # the class's weight on the menu: the tables of what was kept
         assert frozen.menu[j] == known.tables[j, kept].sum()
@@ -75,46 +74,36 @@ def test_class_with_nothing_kept_has_no_density_but_stays_on_the_menu():
     assert (found[:, 0] == -np.inf).all()
     assert np.isfinite(found[:, 1]).all()
     assert frozen.menu[0] == 1.0
-
-
-def test_share_of_exactly_epsilon_is_kept():
-    known, _, _ = make_known(epsilon=1 / 20)
-    assert np.isfinite(densities(known).log_weight[0, :3]).all()
-    known, _, _ = make_known(epsilon=1 / 19.99)
-    assert densities(known).log_weight[0, 2] == -np.inf
+    assert np.isfinite(densities(known._replace(epsilon=1 / 20)).log_weight[0, :3]).all(), "exactly the share is kept"
+    assert densities(known._replace(epsilon=1 / 19.99)).log_weight[0, 2] == -np.inf
 
 
 def test_mixing_survives_extremes():
     log_subclass = np.array([[-1e4, -1e4 - 1.0], [-np.inf, -3.0], [800.0, 700.0]])
     log_weight = np.log(np.array([[0.25, 0.5], [1.0, 1e-300]]))
     found, best = library.mix(log_subclass, log_weight)
-    np.testing.assert_allclose(found, logsumexp(log_subclass[:, None, :] + log_weight[None], axis=2), rtol=1e-12)
-    assert best[0].tolist() == [0, 0]
-    assert best[1].tolist() == [1, 1]
+    expected = scipy.special.logsumexp(log_subclass[:, None, :] + log_weight[None], axis=2)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert best[:2].tolist() == [[0, 0], [1, 1]]
 
 
 def test_leave_one_out_takes_the_instance_out_of_everything():
     known, blocks, base = make_known(epsilon=0.1, sizes=[*SIZES, (1,)])
-    frozen = densities(known)
-    rows = np.concatenate(blocks)
+    frozen, rows = densities(known), np.concatenate(blocks)
     dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
     group = known.seated.argmax(axis=0)[dish]
-    position = np.where(np.isin(dish, [2]), -1, dish)  # subclass 2 (one of 20) was dropped
+    position = np.where(dish == 2, -1, dish)  # subclass 2 (one of 20) was dropped
     holding = library.ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
     found = library.leave_one_out(homogeneous(rows), group, position, holding)
     kept = [k for k in range(len(blocks)) if np.isfinite(frozen.log_weight[:, k]).any()]
-    for i in range(len(rows)):
-        for j in range(4):
-            terms = [-np.inf]  # of the only instance of its class nothing is left
-            for k in kept:
-                if known.seated[j, k] == 0:
-                    continue
-                left = [r for r in range(len(rows)) if dish[r] == k and r != i]
-                size = known.size[j] - (group[i] == j)
-                weight = len(left) / (size + known.alpha)
-                if left:
-                    terms.append(np.log(weight) + base.log_predictive(rows[i], rows[left]))
-            assert found[i, j] == pytest.approx(np.logaddexp.reduce(terms), rel=1e-9, abs=1e-9)
+    for i, j in np.ndindex(len(rows), 4):
+        terms = [-np.inf]  # of the only instance of its class nothing is left
+        for k in kept:
+            left = np.flatnonzero((dish == k) & (np.arange(len(rows)) != i))
+            if known.seated[j, k] > 0 and len(left):
+                weight = len(left) / (known.size[j] - (group[i] == j) + known.alpha)
+                terms.append(np.log(weight) + base.log_predictive(rows[i], rows[left]))
+        assert found[i, j] == pytest.approx(np.logaddexp.reduce(terms), rel=1e-9, abs=1e-9)
 
 
 def test_of_the_nearest_class_the_rank_is_the_share_that_is_no_denser():
@@ -137,38 +126,27 @@ def test_of_the_nearest_class_the_rank_is_the_share_that_is_no_denser():
 # A label that arrives
 
 
-def exact_choice(known, blocks, base, row, j):
-    """Weights of the class's own subclasses, and of a new one, by equation (10); and of a new table in each."""
-    total = known.tables.sum() + known.gamma
-    own = np.flatnonzero(known.seated[j])
-    seats = known.seated[j, own]
-    fresh = known.alpha * known.tables[:, own].sum(axis=0) / total
-    density = np.exp([base.log_predictive(row, blocks[k]) for k in own])
-    new = known.alpha * known.gamma / total * np.exp(base.log_predictive(row, []))
-    weights = np.append((seats + fresh) * density, new)
-    return own, weights / weights.sum(), fresh / (seats + fresh)
-
-
 @pytest.mark.thorough
 def test_labelled_instance_is_seated_by_equation_10():
     known, blocks, base = make_known(d=1, sizes=[(3, 2), (4,)])
-    row = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5])
-    own, weights, new_table = exact_choice(known, blocks, base, row, 0)
-    rng = np.random.default_rng(0)
-    times = 3000
-    chosen, opened = Counter(), Counter()
+    row, total = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5]), known.tables.sum() + known.gamma
+    own = np.flatnonzero(known.seated[0])
+    seats, fresh = known.seated[0, own], known.alpha * known.tables[:, own].sum(axis=0) / total
+    density = np.exp([base.log_predictive(row, blocks[k]) for k in own])
+    new = known.alpha * known.gamma / total * np.exp(base.log_predictive(row, []))
+    weights = np.append((seats + fresh) * density, new)
+    rng, times, chosen, opened = np.random.default_rng(0), 3000, Counter(), Counter()
     for _ in range(times):
         after = library.learn_labelled(known, np.append(row, 1.0), 0, rng, next_id=77)
-        if len(after.ids) > len(known.ids):
-            k = len(own)
-        else:
+        k = len(own)
+        if len(after.ids) == len(known.ids):
             k = int(np.flatnonzero(after.seated[0, own] > known.seated[0, own])[0])
             opened[k] += int(after.tables[0, own[k]] - known.tables[0, own[k]])
         chosen[k] += 1
     seen = np.array([chosen[k] for k in range(len(own) + 1)])
-    assert stats.chisquare(seen, weights * times).pvalue > 1e-4
-    for k in range(len(own)):
-        assert stats.binomtest(opened[k], chosen[k], new_table[k]).pvalue > 1e-4
+    assert scipy.stats.chisquare(seen, weights / weights.sum() * times).pvalue > 1e-4
+    for k, share in enumerate(fresh / (seats + fresh)):
+        assert scipy.stats.binomtest(opened[k], chosen[k], share).pvalue > 1e-4
 
 
 def test_labelled_instances_add_up_and_the_argument_stays():
@@ -187,8 +165,7 @@ def test_labelled_instances_add_up_and_the_argument_stays():
     assert (np.count_nonzero(after.seated, axis=0) == 1).all(), "a subclass belongs to one class"
     assert ((after.tables > 0) == (after.seated > 0)).all()
     assert len(set(after.ids.tolist())) == len(after.ids)
-    for value, old in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(value, old)
+    assert_equal(arrays, before)
 
 
 def test_label_never_seen_opens_a_class():

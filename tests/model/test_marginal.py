@@ -49,6 +49,9 @@ def test_poured_together_and_out_again(kind: str):
     add_statistics(poured, 2, statistics_of(dishes, np.array([3])), prior, sign=-1)
     np.testing.assert_allclose(log_predictives(rows, poured, prior), log_predictives(rows, dishes, prior), rtol=1e-9)
     np.testing.assert_array_equal(poured.counts, dishes.counts)
+    taken = statistics_of(dishes, np.array([0]))
+    taken.matrix[:] = 0.0
+    assert dishes.matrix[0].any(), "statistics are copies"
     add_statistics(poured, 2, statistics_of(poured, np.array([2])), prior, sign=-1)
     assert poured.size[2] == 0
     add_statistics(poured, 2, statistics_of(dishes, np.array([1])), prior)  # whatever an empty slot holds
@@ -56,14 +59,21 @@ def test_poured_together_and_out_again(kind: str):
     np.testing.assert_allclose(found[:, 2], found[:, 1])
 
 
-def test_two_clusters_are_parted_and_one_is_not():
-    rng = np.random.default_rng(5)
-    parted, whole = 0, 0
+def parts(rows: np.ndarray, smaller: np.ndarray, prior: Prior) -> list[Statistics]:
+    dishes = empty_dishes(2, prior)
+    refill(dishes, smaller.astype(np.int64), rows, prior)
+    return [statistics_of(dishes, np.array([k])) for k in (0, 1)]
+
+
+def test_two_clusters_are_parted_and_not_joined_again_and_one_is_not_parted():
+    rng, parted, whole = np.random.default_rng(5), 0, 0
     for _ in range(20):
         truth = rng.permutation(np.repeat([0, 1], [20, 14]))
-        rows = rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth])
-        smaller = split_test(homogeneous(rows), 1.0, 8, PRIOR)
-        parted += smaller is not None and np.array_equal(smaller, truth == 1)
+        rows = homogeneous(rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth]))
+        smaller = split_test(rows, 1.0, 8, PRIOR)
+        if smaller is not None:
+            parted += np.array_equal(smaller, truth == 1)
+            assert log_ratios_together(*parts(rows, smaller, PRIOR), PRIOR)[0] < 0
         whole += split_test(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, PRIOR) is None
     assert parted >= 19
     assert whole == 20
@@ -77,29 +87,6 @@ def test_a_part_has_the_least_size_or_there_is_none():
         assert (smaller is None) == (n < 8)
     assert split_test(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, PRIOR) is None
     assert split_test(homogeneous(np.zeros((0, 3))), 1.0, 8, PRIOR) is None
-
-
-def test_what_is_parted_would_not_be_joined_again():
-    rng = np.random.default_rng(7)
-    seen = 0
-    for gap in np.linspace(0.5, 40, 40):
-        rows = homogeneous(rng.normal(np.repeat([[0.0], [gap]], 20, axis=0), size=(40, 3)))
-        smaller = split_test(rows, 1.0, 8, PRIOR)
-        if smaller is not None:
-            dishes = empty_dishes(2, PRIOR)
-            refill(dishes, smaller.astype(np.int64), rows, PRIOR)
-            one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
-            assert log_ratios_together(one, other, PRIOR)[0] < 0
-            seen += 1
-    assert 10 <= seen <= 39
-
-
-def test_statistics_are_copies():
-    *_, dishes, _ = filled("numbers")
-    taken = statistics_of(dishes, np.array([0]))
-    assert isinstance(taken, Statistics)
-    taken.matrix[:] = 0.0
-    assert dishes.matrix[0].any()
 
 
 FLAT = make_prior(20, nu=40.0, scale=1.0, beta=0.003)
@@ -129,10 +116,8 @@ def test_small_classes_in_many_dimensions_are_parted_where_new_ones_are_placed()
         smaller = split_test(rows, 1.0, 4, FLAT, PLACED)
         if smaller is not None:
             apart += int(max((smaller == truth).mean(), (smaller != truth).mean()) == 1.0)
-            dishes = empty_dishes(2, FLAT)
-            refill(dishes, smaller.astype(np.int64), rows, FLAT)
-            one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
-            assert log_ratios_together(one, other, FLAT, PLACED)[0] < 0.0 < log_ratios_together(one, other, FLAT)[0]
+            both = parts(rows, smaller, FLAT)
+            assert log_ratios_together(*both, FLAT, PLACED)[0] < 0.0 < log_ratios_together(*both, FLAT)[0]
         whole += split_test(homogeneous(rng.normal(size=(22, 20))), 1.0, 4, FLAT, PLACED) is None
     assert apart >= 18
     assert whole == 20

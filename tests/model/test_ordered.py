@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
-from scipy.stats import norm
+import scipy
 
 from stream_osr.model import dependence
 from stream_osr.model.known import densities, log_densities
@@ -15,7 +14,7 @@ from stream_osr.model.prior import homogeneous
 from tests.model.test_known import make_known
 
 N, CLASSES, D = 200, 3, 2
-ANYBODY = np.full(CLASSES, -np.inf)
+ALL_CLASSES = np.full(CLASSES, -np.inf)
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def came(residuals: dependence.Residuals, seed: int = 2) -> dependence.Came:
     rng = np.random.default_rng(seed)
     rows = residuals.mean[rng.integers(CLASSES, size=N)] + rng.normal(scale=1.5, size=(N, D))
     log_density = np.stack(
-        [norm.logpdf(rows, mean, 1.5).sum(axis=1) for mean in residuals.mean], axis=1
+        [scipy.stats.norm.logpdf(rows, mean, 1.5).sum(axis=1) for mean in residuals.mean], axis=1
     ) + rng.normal(size=(N, CLASSES))
     return dependence.Came(rows, -rng.random((N, CLASSES)), log_density, np.full(N, -4.0), rng.random(N) < 0.9)
 
@@ -58,7 +57,7 @@ def slow_prediction(
             for a in range(D):
                 phi, slow = process.step[a], process.slow[a]
                 mean[j, a], variance[j, a] = phi * mean[j, a], phi**2 * variance[j, a] + slow * (1.0 - phi**2)
-            density = norm.logpdf(z, mean[j], np.sqrt(variance[j] + process.noise)).sum()
+            density = scipy.stats.norm.logpdf(z, mean[j], np.sqrt(variance[j] + process.noise)).sum()
             predicted[j] = density + np.linalg.slogdet(residuals.whitener[j])[1] + given.category[i, j]
         frozen = given.log_density[i]
         together = np.log((1.0 - dependence.PREDICTED) * np.exp(frozen) + dependence.PREDICTED * np.exp(predicted))
@@ -66,8 +65,8 @@ def slow_prediction(
         if not given.complete[i]:
             gains.append(0.0)
             continue
-        gains.append(logsumexp(together) - logsumexp(frozen))
-        if logsumexp(together) >= given.log_new[i] and frozen[own] >= least[own]:
+        gains.append(scipy.special.logsumexp(together) - scipy.special.logsumexp(frozen))
+        if scipy.special.logsumexp(together) >= given.log_new[i] and frozen[own] >= least[own]:
             moved += 1
             z = process.axes.T @ residuals.whitener[own] @ (given.rows[i] - residuals.mean[own])
             for a in range(D):
@@ -95,49 +94,6 @@ def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
     assert gain.max() > 0.5
 
 
-def test_a_stream_in_parts_is_predicted_like_the_whole(process, residuals):
-    given, least = came(residuals), np.full(CLASSES, -4.5)
-    whole, after = dependence.predict_in_order(process, residuals, dependence.start(process, CLASSES), given, least)
-    parts, tracked = [], dependence.start(process, CLASSES)
-    for at in (slice(0, 77), slice(77, 78), slice(78, N)):
-        gain, tracked = dependence.predict_in_order(
-            process, residuals, tracked, dependence.Came(*(each[at] for each in given)), least
-        )
-        parts.append(gain)
-    np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-12)
-    np.testing.assert_allclose(tracked.mean, after.mean, atol=1e-12)
-
-
-def stationary(slow: float, step: float, noise: float) -> float:
-    """Solve the Riccati equation of the filter: variance before an instance when one comes at every step."""
-    b = noise * (1.0 - step**2) - slow * (1.0 - step**2)
-    return 0.5 * (-b + math.sqrt(b**2 + 4.0 * noise * slow * (1.0 - step**2)))
-
-
-@pytest.mark.parametrize(("slow", "step", "noise"), [(0.5, 0.95, 0.5), (4.0, 0.5, 0.2), (0.2, 0.995, 0.8)])
-def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise):
-    """Instances lie at c, and the largest gain is K = Q / (Q + R): phi K c / (1 - phi + phi K) bounds the prediction.
-
-    The mean m solves m = phi m + k (c - phi m), and k is no larger than K, since P is no larger than Q.
-    """
-    n, away = 10_000, 6.0
-    process = dependence.Process(np.eye(1), np.array([slow]), np.array([step]), np.array([noise]))
-    residuals = dependence.Residuals(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros(1))
-    given = dependence.Came(
-        np.full((n, 1), away), np.zeros((n, 1)), np.zeros((n, 1)), np.full(n, -np.inf), np.ones(n, bool)
-    )
-    _, tracked = dependence.predict_in_order(
-        process, residuals, dependence.start(process, 1), given, np.full(1, -np.inf)
-    )
-    predicted, largest = step * tracked.mean[0, 0], slow / (slow + noise)
-    assert predicted <= step * largest * away / (1.0 - step + step * largest)
-    before = stationary(slow, step, noise)
-    gain = before / (before + noise)
-    assert predicted == pytest.approx(step * gain * away / (1.0 - step + step * gain), rel=1e-9)
-    assert tracked.variance[0, 0] == pytest.approx((1.0 - gain) * before, rel=1e-9)
-    assert before <= slow
-
-
 def test_training_instances_are_predicted_in_the_order_of_arrival(process, residuals):
     known, blocks, _ = make_known(D)
     rows = homogeneous(np.concatenate(blocks))
@@ -147,6 +103,6 @@ def test_training_instances_are_predicted_in_the_order_of_arrival(process, resid
     turn = np.argsort(order)
     nothing, whole = np.full(len(rows), -np.inf), np.ones(len(rows), bool)
     given = dependence.Came(rows[turn, :-1], np.zeros((len(rows), CLASSES)), log_density[turn], nothing, whole)
-    expected, _, moved = slow_prediction(process, residuals, dependence.start(process, CLASSES), given, ANYBODY)
+    expected, _, moved = slow_prediction(process, residuals, dependence.start(process, CLASSES), given, ALL_CLASSES)
     assert moved == len(rows)
     np.testing.assert_allclose(found[turn], expected, atol=1e-10)

@@ -1,9 +1,8 @@
-"""Bounded scatter: plain where nothing is far, ruled by nobody where something is."""
+"""Bounded scatter: plain where nothing is far; far instances weigh little."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from stream_osr.model import whitening
 
@@ -25,17 +24,15 @@ def test_without_far_instances_it_is_the_plain_scatter_bit_for_bit():
     assert (weight == 1.0).all()
 
 
-@pytest.mark.parametrize("far", [50.0, 3e3, 1e8])
-def test_one_far_instance_hardly_changes_it(far):
-    rng = np.random.default_rng(1)
-    rows, group = rng.normal(size=(1000, 4)) * [1.0, 1e-3, 1e3, 1.0], np.zeros(1000, int)
+def test_one_far_instance_hardly_changes_it():
+    rows, group = np.random.default_rng(1).normal(size=(1000, 4)) * [1.0, 1e-3, 1e3, 1.0], np.zeros(1000, int)
     _, clean, _ = whitening.bounded_scatter(rows, group, unbiased)
-    spoilt = rows.copy()
-    spoilt[7, 1] += far * 1e-3
-    _, scatter, _ = whitening.bounded_scatter(spoilt, group, unbiased)
-    np.testing.assert_allclose(np.diag(scatter), np.diag(clean), rtol=0.15)
-    centred = spoilt - spoilt.mean(axis=0)
-    assert (centred.T @ centred)[1, 1] > 3 * clean[1, 1]
+    for far in (50.0, 3e3, 1e8):
+        spoilt = rows.copy()
+        spoilt[7, 1] += far * 1e-3
+        _, scatter, _ = whitening.bounded_scatter(spoilt, group, unbiased)
+        np.testing.assert_allclose(np.diag(scatter), np.diag(clean), rtol=0.15)
+        assert spoilt[:, 1].var() * 1000 > 3 * clean[1, 1]
 
 
 def test_weights_are_a_fixed_point():

@@ -6,25 +6,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from stream_osr.model import unassigned
 from stream_osr.model.student_t import CONJUGATE
-from stream_osr.model.unassigned import (
-    LATELY,
-    LOOKED,
-    NARROWEST,
-    PASSES,
-    SIZES,
-    Alternatives,
-    Background,
-    UnassignedRows,
-    find_group,
-    noise_model_of,
-)
 from tests.model.problems import fill, make_base
 from tests.oracles import strangers as oracle
 
 D, ALPHA = 3, 1.5
-LIMITS = oracle.Limits(SIZES, LATELY, LOOKED, NARROWEST, PASSES)
+LIMITS = oracle.Limits(
+    unassigned.SIZES, unassigned.LATELY, unassigned.LOOKED, unassigned.NARROWEST, unassigned.PASSES
+)
 
 
 def case(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -44,26 +36,29 @@ def case(rng: np.random.Generator) -> tuple[Any, ...]:
     emerging = {key: np.concatenate([rows[seat == key], more[key]]) for key in more if (seat == key).any()}
     seqs = np.cumsum(rng.integers(1, int(rng.choice([2, 30, 300])) + 1, len(rows)))
     arrived = np.sort(rng.choice(len(rows), min(4, len(rows)), replace=False))
-    told = np.array([10]) if rng.random() < 0.3 else np.zeros(0, np.int64)
-    background = Background(rng.normal(size=D), np.diag([150.0, 100.0, 80.0]) + 20.0)
+    announced = np.array([10]) if rng.random() < 0.3 else np.zeros(0, np.int64)
+    background = unassigned.Background(rng.normal(size=D), np.diag([150.0, 100.0, 80.0]) + 20.0)
     world = oracle.World(measure, known, emerging, *background, ALPHA)
     state = SimpleNamespace(
         dishes=fill(prior, list(emerging.values())),
         ids=np.array(list(emerging), np.int64),
         franchise=SimpleNamespace(alpha=np.array([ALPHA])),
     )
-    around: Any = Alternatives(
-        SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)), state, noise_model_of(background)
+    around: Any = unassigned.Alternatives(
+        SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)),
+        state,
+        unassigned.noise_model_of(background),
     )
-    return UnassignedRows(seqs, rows, seat), arrived, around, told, world
+    return unassigned.UnassignedRows(seqs, rows, seat), arrived, around, announced, world
 
 
+@pytest.mark.thorough
 def test_finds_what_is_found_group_by_group() -> None:
     rng, found = np.random.default_rng(4), []
     for _ in range(60):
-        strangers, arrived, around, told, world = case(rng)
-        group = find_group(strangers, arrived, around, told)
-        expected = oracle.find(world, LIMITS, *strangers, arrived.tolist(), set(told.tolist()))
+        strangers, arrived, around, announced, world = case(rng)
+        group = unassigned.find_group(strangers, arrived, around, announced)
+        expected = oracle.find(world, LIMITS, *strangers, arrived.tolist(), set(announced.tolist()))
         assert ([] if group is None else group.tolist()) == expected
         found.append(len(expected))
     assert 8 <= np.count_nonzero(found) <= 52

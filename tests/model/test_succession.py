@@ -1,4 +1,4 @@
-"""Statistics in another model's coordinates, and whose they are there, against the rows themselves."""
+"""Statistics in another model's coordinates, and the class they belong to, against the rows themselves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import numpy as np
 
 from stream_osr.model.dishes import empty_dishes, refill
 from stream_osr.model.known import densities
-from stream_osr.model.marginal import statistics_of
-from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.marginal import Statistics, statistics_of
+from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.transfer import GAIN, CoordinateMap, class_of, passage, restate
 from stream_osr.model.whitening import fit_whitening, whiten
 from tests.blobs import fitted
+
+
+def statistics(rows: np.ndarray, dish: np.ndarray, prior: Prior) -> Statistics:
+    dishes = empty_dishes(int(dish.max()) + 1, prior)
+    refill(dishes, dish, homogeneous(rows), prior)
+    return statistics_of(dishes, np.arange(len(dishes.size)))
 
 
 def test_restated_is_what_the_rows_say() -> None:
@@ -18,14 +24,11 @@ def test_restated_is_what_the_rows_say() -> None:
     rng = np.random.default_rng(0)
     old, new = (make_prior(3, nu=nu, scale=0.5, beta=beta) for nu, beta in ((5.0, 1.0), (9.0, 0.1)))
     rows, dish = rng.normal(size=(40, 3)) + 2.0, np.repeat([0, 1], [30, 10])
-    matrix = rng.normal(size=(3, 3))
-    way = CoordinateMap(matrix, rng.normal(size=3))
-    before, after = empty_dishes(2, old), empty_dishes(2, new)
-    refill(before, dish, homogeneous(rows), old)
-    refill(after, dish, homogeneous(rows @ way.matrix + way.offset), new)
-    found = restate(statistics_of(before, np.arange(2)), way, old, new)
+    way = CoordinateMap(rng.normal(size=(3, 3)), rng.normal(size=3))
+    found = restate(statistics(rows, dish, old), way, old, new)
     np.testing.assert_array_equal(found.size, [30, 10])
-    np.testing.assert_allclose(found.matrix, after.matrix, rtol=1e-11, atol=1e-9)
+    expected = statistics(rows @ way.matrix + way.offset, dish, new).matrix
+    np.testing.assert_allclose(found.matrix, expected, rtol=1e-11, atol=1e-9)
 
 
 def test_the_way_goes_by_the_names_of_the_features_and_knows_what_was_left_out() -> None:
@@ -45,17 +48,13 @@ def test_the_way_goes_by_the_names_of_the_features_and_knows_what_was_left_out()
 
 
 def test_subclasses_are_as_wide_as_the_known_classes_where_they_were_not_seen() -> None:
-    rng = np.random.default_rng(2)
-    prior, other = make_prior(2, 5.0, 0.5, 1.0), make_prior(3, 6.0, 0.5, 1.0)
-    rows, missing = rng.normal(size=(30, 2)), np.diag([0.0, 0.0, 1.0])
+    prior, other, dish = make_prior(2, 5.0, 0.5, 1.0), make_prior(3, 6.0, 0.5, 1.0), np.zeros(30, np.int64)
+    rows, missing = np.random.default_rng(2).normal(size=(30, 2)), np.diag([0.0, 0.0, 1.0])
     way = CoordinateMap(np.eye(2, 3), np.zeros(3), missing=missing)
-    dishes, full = empty_dishes(1, prior), empty_dishes(1, other)
-    refill(dishes, np.zeros(30, np.int64), homogeneous(rows), prior)
-    found = restate(statistics_of(dishes, np.arange(1)), way, prior, other)
-    seen = np.column_stack([rows, np.zeros(30)])
-    refill(full, np.zeros(30, np.int64), homogeneous(seen), other)
-    full.matrix[0, 2, 2] += 30.0
-    np.testing.assert_allclose(found.matrix, full.matrix, rtol=1e-11, atol=1e-9)
+    found = restate(statistics(rows, dish, prior), way, prior, other)
+    expected = statistics(np.column_stack([rows, np.zeros(30)]), dish, other).matrix
+    expected[0, 2, 2] += 30.0
+    np.testing.assert_allclose(found.matrix, expected, rtol=1e-11, atol=1e-9)
 
 
 def test_rows_belong_to_the_class_that_foresees_them_unless_they_gain_much() -> None:

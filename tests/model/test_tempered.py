@@ -12,13 +12,9 @@ from stream_osr.model.training import tempered
 
 def twice(n: int = 12):
     prior, rows = make_prior(3, nu=5, scale=0.5, beta=0.2), np.random.default_rng(0).normal(size=(n, 3))
-    once = homogeneous(rows)
-    dish = np.arange(n) % 2
-    return (
-        prior,
-        dishes.dishes_with(once, dish, 2, prior),
-        dishes.dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior),
-    )
+    once, dish = homogeneous(rows), np.arange(n) % 2
+    double = dishes.dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior)
+    return prior, dishes.dishes_with(once, dish, 2, prior), double
 
 
 def test_instances_that_came_twice_count_once():
@@ -30,13 +26,9 @@ def test_instances_that_came_twice_count_once():
     np.testing.assert_allclose(found.constant, single.constant)
 
 
-def test_two_independent_instances_remain():
+def test_two_independent_instances_remain_and_all_of_independent_ones():
     prior, _, double = twice()
     assert tempered(double, prior, 1e-6).size.tolist() == [2, 2]
+    assert tempered(double, prior, 1.0) is double
     prior, single, _ = twice(n=2)
     np.testing.assert_array_equal(tempered(single, prior, 1e-6).matrix, single.matrix)
-
-
-def test_independent_instances_all_count():
-    prior, _, double = twice()
-    assert tempered(double, prior, 1.0) is double

@@ -11,20 +11,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.optimize import minimize
-from scipy.special import expit, logsumexp, softmax
+import scipy
 
 from tests.oracles.niw import Array, BaseMeasure
 from tests.oracles.seating import dish_probabilities, seat_probabilities
 
-EDGES = expit(np.arange(-24.0, 24.5, 0.5))
+EDGES = scipy.special.expit(np.arange(-24.0, 24.5, 0.5))
 
 
 def known_share(stream: float, taken: float, stands_for: float, before: float, mixed: float) -> tuple[float, float]:
     """Mean and log evidence of ``t^a (1 + t/v)^-(S + a) v^-a`` under a prior that is mostly 0 or 1.
 
-    The prior is ``mixed`` times the uniform law, and else all known with probability ``before``, or all new.
+    The prior is ``mixed`` times the uniform distribution, and else all known with probability ``before``, or all new.
 
     Examples
     --------
@@ -44,11 +42,11 @@ def known_share(stream: float, taken: float, stands_for: float, before: float, m
 
     def integral(power: int) -> float:
         edges = [0.0, *EDGES, 1.0]
-        pieces = (
-            quad(lambda t: t**power * np.exp(log_likelihood(t) - top) if t > 0.0 or not taken else 0.0, low, high)[0]
-            for low, high in pairwise(edges)
-        )
-        return float(sum(pieces))
+
+        def density(t: float) -> float:
+            return float(t**power * np.exp(log_likelihood(t) - top)) if t > 0.0 or not taken else 0.0
+
+        return float(sum(scipy.integrate.quad(density, low, high)[0] for low, high in pairwise(edges)))
 
     nothing = float(np.exp(-top)) if taken == 0.0 else 0.0
     all_known = float(np.exp(log_likelihood(1.0) - top))
@@ -68,13 +66,13 @@ def class_shares(votes: Array, confusion: Array, trained: Array, weight: float) 
     """
 
     def loss(logits: Array) -> float:
-        shares = softmax(logits)
+        shares = scipy.special.softmax(logits)
         mixed = shares @ confusion
         seen = votes > 0
         return -float(votes[seen] @ np.log(mixed[seen]) + weight * trained @ np.log(shares))
 
-    found = minimize(loss, np.log(trained), method="BFGS", options={"gtol": 1e-8})
-    return np.asarray(softmax(found.x))
+    found = scipy.optimize.minimize(loss, np.log(trained), method="BFGS", options={"gtol": 1e-8})
+    return np.asarray(scipy.special.softmax(found.x))
 
 
 def unseen(X: Array, group: Array, dish: Array, held: Array, base: BaseMeasure, alpha0: float, ridge: float) -> Array:
@@ -106,7 +104,7 @@ def unseen(X: Array, group: Array, dish: Array, held: Array, base: BaseMeasure, 
                 + base.log_predictive(row, z_rest[(group_rest == j) & (dish_rest == k)])
                 for k in np.unique(own)
             ]
-            out[i, j] = logsumexp(terms) + log_volume
+            out[i, j] = scipy.special.logsumexp(terms) + log_volume
     return out
 
 
@@ -156,8 +154,8 @@ def cells(
             return base.log_predictive(row, base.block([]))
         return log_known[dish] if dish < len(log_known) else base.log_predictive(row, blocks[dish])
 
-    law = dish_probabilities(seat_probabilities(0, seats, menu, list(menu), log_density, alpha0, gamma))
-    return np.array([law[dish] for dish in (*sorted(menu), None)])
+    eats = dish_probabilities(seat_probabilities(0, seats, menu, list(menu), log_density, alpha0, gamma))
+    return np.array([eats[dish] for dish in (*sorted(menu), None)])
 
 
 def divided(unknown: Array, cells: Array, vote: Array, known: Array, owner: Array, classes: Array) -> Array:

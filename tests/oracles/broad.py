@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+import scipy
 
 
 def mean_and_scale(members: np.ndarray, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +18,7 @@ def mean_and_scale(members: np.ndarray, counts: np.ndarray | None = None) -> tup
 def log_density(x: np.ndarray, members: np.ndarray, freedom: float, counts: np.ndarray | None = None) -> float:
     """Log density of x under the Student-t of a class."""
     mean, scale = mean_and_scale(members, counts)
-    return float(stats.multivariate_t.logpdf(x, loc=mean, shape=scale, df=freedom))
+    return float(scipy.stats.multivariate_t.logpdf(x, loc=mean, shape=scale, df=freedom))
 
 
 def log_left_out(members: np.ndarray, freedom: float, counts: np.ndarray | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Dirichlet-multinomial laws of categories, straight from the textbook, and their product with a Gaussian.
+"""Dirichlet-multinomial distributions of categories, straight from the textbook, and their product with a Gaussian.
 
 A *block* is a list of instances: for each column the number of its value, ``None`` where it is missing. Each column
 has Dirichlet parameters ``alpha``, one for each value. Source: Gelman et al., "Bayesian Data Analysis", 3rd edition,

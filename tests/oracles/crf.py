@@ -25,18 +25,18 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, logsumexp
 
 from tests.oracles import concentration
-from tests.oracles.concentration import Prior, log_rising
+from tests.oracles.concentration import Prior
 from tests.oracles.niw import BaseMeasure
 
 Array = NDArray[np.float64]
 
 
 class Seating(NamedTuple):
-    """Who sits where and eats what, in the one canonical numbering; hashable.
+    """Table of each instance and dish of each table, in the one canonical numbering; hashable.
 
     ``tables[i]`` is the table of instance i, ``dishes[t]`` the dish of table t, both numbered by first
     appearance. In the stream variant tables and dishes that were there before keep their number, new ones
@@ -48,17 +48,12 @@ class Seating(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """A law over all seatings, with alpha0 and gamma integrated out."""
+    """A distribution over all seatings, with alpha0 and gamma integrated out."""
 
     seatings: tuple[Seating, ...]
     probabilities: Array
     mean_alpha: float
     mean_gamma: float
-    log_evidence: float
-    """log p(x), given that the restriction holds; 0 where there are no data."""
-
-    def as_dict(self) -> dict[Seating, float]:
-        return dict(zip(self.seatings, self.probabilities.tolist(), strict=True))
 
 
 def canonical(
@@ -140,24 +135,11 @@ def enumerate_seatings(groups: Sequence[int], ownership: bool) -> list[Seating]:
     return seatings
 
 
-def log_prior(seating: Seating, groups: Sequence[int], alpha0: float, gamma: float) -> float:
-    """``log p(seating | alpha0, gamma)``, the formula at the top of this module."""
-    tables, dishes = seating
-    sizes = np.unique(groups, return_counts=True)[1]
-    return float(
-        len(dishes) * np.log(alpha0)
-        - sum(log_rising(alpha0, n) for n in sizes)
-        + len(set(dishes)) * np.log(gamma)
-        - log_rising(gamma, len(dishes))
-        + _log_arrangements(tables, dishes)
-    )
-
-
 def _log_arrangements(tables: Sequence[int], dishes: Sequence[int]) -> float:
     """The prior without alpha0 and gamma: ``sum_jt log (n_jt - 1)! + sum_k log (m_k - 1)!``."""
     at_table = np.unique(tables, return_counts=True)[1]
     serving_dish = np.unique(dishes, return_counts=True)[1]
-    return float(gammaln(at_table).sum() + gammaln(serving_dish).sum())
+    return float(scipy.special.gammaln(at_table).sum() + scipy.special.gammaln(serving_dish).sum())
 
 
 def dish_of_items(seating: Seating) -> list[int]:
@@ -172,11 +154,10 @@ def log_likelihood(seating: Seating, rows: ArrayLike, base: BaseMeasure) -> floa
     return float(sum(base.log_marginal(rows[dish == k]) for k in range(dish.max() + 1)))
 
 
-def draw_rows(seating: Seating, base: BaseMeasure, rng: np.random.Generator) -> Array:
-    """``x | seating``, of shape (n, d): each dish draws its parameters, then its block."""
-    dish = np.array(dish_of_items(seating))
+def draw_rows(dish: Array, base: BaseMeasure, rng: np.random.Generator) -> Array:
+    """Draw rows given the dish of each, of shape (n, d): each dish draws its parameters, then its block."""
     rows = np.empty((len(dish), base.dimension))
-    for k in range(dish.max() + 1):
+    for k in set(dish.tolist()):
         rows[dish == k] = base.draw_rows(int((dish == k).sum()), rng)
     return rows
 
@@ -211,21 +192,20 @@ class Franchise:
             + _log_arrangements(tables, dishes)
         )
 
-    def _law(self, log_likelihoods: Array) -> Exact:
+    def _exact(self, log_likelihoods: Array) -> Exact:
         log_joint = self.log_weights + log_likelihoods
-        probabilities = np.exp(log_joint - logsumexp(log_joint))
+        probabilities = np.exp(log_joint - scipy.special.logsumexp(log_joint))
         means = np.array([self.mean_concentrations(seating) for seating in self.seatings])
         mean_alpha, mean_gamma = probabilities @ means
-        log_evidence = float(logsumexp(log_joint) - logsumexp(self.log_weights))
-        return Exact(self.seatings, probabilities, float(mean_alpha), float(mean_gamma), log_evidence)
+        return Exact(self.seatings, probabilities, float(mean_alpha), float(mean_gamma))
 
     def prior(self) -> Exact:
-        """The law of seating, alpha0 and gamma without data."""
-        return self._law(np.zeros(len(self.seatings)))
+        """The distribution of seating, alpha0 and gamma without data."""
+        return self._exact(np.zeros(len(self.seatings)))
 
     def posterior(self, rows: ArrayLike, base: BaseMeasure) -> Exact:
-        """The law of seating, alpha0 and gamma given the instances, an array of shape (n, d)."""
-        return self._law(np.array([log_likelihood(seating, rows, base) for seating in self.seatings]))
+        """The distribution of seating, alpha0 and gamma given the instances, an array of shape (n, d)."""
+        return self._exact(np.array([log_likelihood(seating, rows, base) for seating in self.seatings]))
 
     def mean_concentrations(self, seating: Seating) -> tuple[float, float]:
         """Means of alpha0 and gamma given a seating (data add nothing to it)."""
@@ -235,16 +215,10 @@ class Franchise:
             concentration.mean(self.gamma, len(set(dishes)), [len(dishes)]),
         )
 
-    def draw_concentrations(self, seating: Seating, rng: np.random.Generator) -> tuple[float, float]:
-        """Alpha0 and gamma given a seating, which makes them independent."""
-        _, dishes = seating
-        return (
-            concentration.draw(self.alpha, len(dishes), self.sizes, rng),
-            concentration.draw(self.gamma, len(set(dishes)), [len(dishes)], rng),
-        )
-
     def draw(self, rng: np.random.Generator) -> tuple[float, float, Seating]:
-        """(alpha0, gamma, seating) from the prior, restricted if `ownership` was asked for."""
-        weights = np.exp(self.log_weights - logsumexp(self.log_weights))
+        """(alpha0, gamma, seating) from the prior, restricted with `ownership`."""
+        weights = np.exp(self.log_weights - scipy.special.logsumexp(self.log_weights))
         seating = self.seatings[rng.choice(len(self.seatings), p=weights)]
-        return (*self.draw_concentrations(seating, rng), seating)
+        alpha0 = concentration.draw(self.alpha, len(seating.dishes), self.sizes, rng)
+        gamma = concentration.draw(self.gamma, len(set(seating.dishes)), [len(seating.dishes)], rng)
+        return alpha0, gamma, seating

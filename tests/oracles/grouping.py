@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-from sklearn.metrics import normalized_mutual_info_score
 
 
 def bhattacharyya(a: np.ndarray, A: np.ndarray, b: np.ndarray, B: np.ndarray) -> float:
@@ -38,6 +37,8 @@ def cut(between: np.ndarray, threshold: float) -> list[set[int]]:
 
 def threshold(between: np.ndarray, size: Sequence[int], owner: Sequence[int], nearly: float) -> float:
     """Lowest height at which the groups tell the classes nearly as well as they ever do."""
+    from sklearn.metrics import normalized_mutual_info_score
+
     truth = np.repeat(owner, size)
     found = []
     for height, groups in merges(between):
@@ -47,18 +48,3 @@ def threshold(between: np.ndarray, size: Sequence[int], owner: Sequence[int], ne
         found.append((height, normalized_mutual_info_score(truth, np.repeat(name, size))))
     best = max(score for _, score in found)
     return next(height for height, score in found if score >= best - nearly)
-
-
-def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
-    """Share of the chains that put subclasses of the first one together, pair by pair of instances."""
-    count = len(groups[0])
-    out = np.ones((count, count))
-    for a, b in combinations(range(count), 2):
-        votes = [float(groups[0][a] == groups[0][b])]
-        of_a, of_b = (np.flatnonzero(seats[0] == k) for k in (a, b))
-        if len(of_a) and len(of_b):
-            for group, seat in list(zip(groups, seats, strict=True))[1:]:
-                pairs = [(seat[i], seat[j]) for i in of_a for j in of_b]
-                votes.append(float(np.mean([s >= 0 and t >= 0 and group[s] == group[t] for s, t in pairs])))
-        out[a, b] = out[b, a] = np.mean(votes)
-    return out

@@ -1,4 +1,4 @@
-"""Conjugate Gaussian base measures in whitened coordinates, straight from the textbook.
+"""The conjugate Gaussian base measure in whitened coordinates, straight from the textbook.
 
 The prior mean is 0 and the prior scale matrix ``psi * I`` (``psi = nu * scale``). A *block* is the set of
 instances served one dish: an array of shape (n, d), where n may be 0. Each class below has
@@ -19,15 +19,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import multigammaln
 
 Array = NDArray[np.float64]
 
 
 class NIWPosterior(NamedTuple):
-    """Parameters of a normal-inverse-Wishart law: (mu_n, beta_n, nu_n, Psi_n)."""
+    """Parameters of a normal-inverse-Wishart distribution: (mu_n, beta_n, nu_n, Psi_n)."""
 
     mean: Array
     beta: float
@@ -99,7 +98,7 @@ class Full(BaseMeasure):
         mean, beta, nu, scale_matrix = self.posterior(rows)
         freedom = nu - self.dimension + 1
         shape = scale_matrix * (beta + 1) / (beta * freedom)
-        return float(stats.multivariate_t.logpdf(np.asarray(x), loc=mean, shape=shape, df=freedom))
+        return float(scipy.stats.multivariate_t.logpdf(np.asarray(x), loc=mean, shape=shape, df=freedom))
 
     def log_marginal(self, rows: ArrayLike) -> float:
         """``pi^(-nd/2) G_d(nu_n/2)/G_d(nu/2) |psi I|^(nu/2)/|Psi_n|^(nu_n/2) (beta/beta_n)^(d/2)``."""
@@ -108,8 +107,8 @@ class Full(BaseMeasure):
         _, beta_n, nu_n, scale_matrix = self.posterior(rows)
         return float(
             -n * d / 2 * np.log(np.pi)
-            + multigammaln(nu_n / 2, d)
-            - multigammaln(self.nu / 2, d)
+            + scipy.special.multigammaln(nu_n / 2, d)
+            - scipy.special.multigammaln(self.nu / 2, d)
             + self.nu / 2 * d * np.log(self.psi)
             - nu_n / 2 * np.linalg.slogdet(scale_matrix)[1]
             + d / 2 * np.log(self.beta / beta_n)
@@ -127,41 +126,3 @@ class Full(BaseMeasure):
         covariance = np.linalg.inv(factor @ factor.T / self.psi)
         covariance = (covariance + covariance.T) / 2
         return rng.multivariate_normal(np.zeros(d), covariance / self.beta, method="cholesky"), covariance
-
-
-class Tied(BaseMeasure):
-    """One known covariance for all dishes: ``mean ~ N(0, Sigma / beta)``, ``x ~ N(mean, Sigma)``."""
-
-    def __init__(self, sigma: ArrayLike, beta: float) -> None:
-        self.sigma = np.asarray(sigma, dtype=np.float64)
-        self.dimension = len(self.sigma)
-        self.beta = beta
-
-    def posterior(self, rows: ArrayLike) -> tuple[Array, float]:
-        """(mu_n, beta_n): the mean of the dish is ``N(mu_n, Sigma / beta_n)``."""
-        rows = self.block(rows)
-        beta_n = self.beta + len(rows)
-        return rows.sum(axis=0) / beta_n, beta_n
-
-    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
-        mean, beta = self.posterior(rows)
-        return mean, self.sigma * (1 + 1 / beta)
-
-    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
-        """``N(mu_n, Sigma (1 + 1 / beta_n))``."""
-        mean, beta = self.posterior(rows)
-        return float(stats.multivariate_normal.logpdf(np.asarray(x), mean, self.sigma * (1 + 1 / beta)))
-
-    def log_marginal(self, rows: ArrayLike) -> float:
-        """All rows jointly Gaussian: ``cov(x_i, x_k) = Sigma (1[i = k] + 1 / beta)``."""
-        rows = self.block(rows)
-        n = len(rows)
-        if n == 0:
-            return 0.0
-        joint = np.kron(np.eye(n) + np.ones((n, n)) / self.beta, self.sigma)
-        return float(stats.multivariate_normal.logpdf(rows.ravel(), np.zeros(rows.size), joint))
-
-    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A mean (d,) from the prior, and the covariance as given."""
-        mean = rng.multivariate_normal(np.zeros(self.dimension), self.sigma / self.beta, method="cholesky")
-        return mean, self.sigma

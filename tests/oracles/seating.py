@@ -27,8 +27,8 @@ def seat_probabilities(
 
     Examples
     --------
-    >>> law = seat_probabilities(0, [(0, 5, 2.0)], {5: 1.0}, {5}, lambda dish: 0.0, alpha0=1.0, gamma=3.0)
-    >>> {seat: round(p, 4) for seat, p in law.items()}
+    >>> found = seat_probabilities(0, [(0, 5, 2.0)], {5: 1.0}, {5}, lambda dish: 0.0, alpha0=1.0, gamma=3.0)
+    >>> {seat: round(p, 4) for seat, p in found.items()}
     {(0, 5): 0.6667, (None, 5): 0.0833, (None, None): 0.25}
     """
     tables_in_all = sum(menu.values())

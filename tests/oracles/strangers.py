@@ -1,4 +1,4 @@
-"""The search for a hidden class, group by group, as ``docs/subclasses.md`` tells it."""
+"""The search for a hidden class, group by group, as ``docs/subclasses.md`` describes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.special import gammaln
+import scipy
 
 from tests.oracles.niw import Array, BaseMeasure, Full
 
@@ -34,7 +33,7 @@ class Limits(NamedTuple):
 
 
 def find(
-    world: World, limits: Limits, seqs: Array, rows: Array, seat: Array, arrived: list[int], told: set[int]
+    world: World, limits: Limits, seqs: Array, rows: Array, seat: Array, arrived: list[int], named: set[int]
 ) -> list[int]:
     """Positions of the strangers of the class that is hidden around one that has just arrived; empty: none is."""
     found = []
@@ -47,20 +46,21 @@ def find(
             ahead = alone - wide(rows[group], world.mean, world.covariance, limits.narrowest)
             found.append((ahead, alone, group, recent))
     for ahead, alone, group, recent in sorted(found, key=lambda one: -one[0]):
-        if ahead > 0 and stands_out(world, limits, alone, group, recent, rows, seat, told):
+        if ahead > 0 and stands_out(world, limits, alone, group, recent, rows, seat, named):
             return grown(world, limits, group, rows, seat)
     return []
 
 
 def odds(world: World, size: int, among: int) -> float:
-    return float(np.log(world.alpha) + gammaln(size) + gammaln(among - size + 1) - gammaln(among))
+    log_gamma = scipy.special.gammaln
+    return float(np.log(world.alpha) + log_gamma(size) + log_gamma(among - size + 1) - log_gamma(among))
 
 
 def wide(block: Array, mean: Array, covariance: Array, narrowest: float) -> float:
     """Log density under the Gaussian, as many times wider as suits the block best."""
     square = np.einsum("na,ab,nb->", block - mean, np.linalg.inv(covariance), block - mean)
     wider = max(square / block.size, narrowest)
-    return float(stats.multivariate_normal(mean, wider * covariance).logpdf(block).sum())
+    return float(scipy.stats.multivariate_normal(mean, wider * covariance).logpdf(block).sum())
 
 
 def predicted(measure: BaseMeasure, block: Array, members: Array) -> float:
@@ -68,7 +68,14 @@ def predicted(measure: BaseMeasure, block: Array, members: Array) -> float:
 
 
 def stands_out(
-    world: World, limits: Limits, alone: float, group: Array, recent: Array, rows: Array, seat: Array, told: set[int]
+    world: World,
+    limits: Limits,
+    alone: float,
+    group: Array,
+    recent: Array,
+    rows: Array,
+    seat: Array,
+    named: set[int],
 ) -> bool:
     measure, block = world.measure, rows[group]
     nearest = max(world.known, key=lambda members: predicted(measure, block, members))
@@ -78,7 +85,7 @@ def stands_out(
         return False
     for key, members in world.emerging.items():
         inside = group[seat[group] == key]
-        if len(inside) and (key in told or 2 * len(inside) < len(members)):
+        if len(inside) and (key in named or 2 * len(inside) < len(members)):
             own = measure.log_marginal(rows[inside]) - limits.looked
             own += odds(world, len(inside), int((seat[recent] == key).sum()))
             if own <= predicted(measure, rows[inside], members):

@@ -24,8 +24,7 @@ known class, ``p(rows_e + batch) / p(rows_e)`` for an emerging subclass, the mar
 one.
 
 The past of the restaurant is evidence about alpha0: a Gamma prior is first updated by
-``alpha0^T0 / rising(alpha0, S0)``, T0 and S0 being the number of tables and of taken seats unless the caller
-says otherwise.
+``alpha0^T0 / rising(alpha0, S0)``, T0 and S0 being the number of tables and of taken seats.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 from tests.oracles import concentration
 from tests.oracles.concentration import Prior, log_rising
@@ -66,9 +65,6 @@ class StreamState:
         Menu weight m_e of each emerging subclass.
     tables
         Tables of the stream's restaurant: pairs (dish, taken seats).
-    evidence
-        (tables, seats) that the past counts for in the law of alpha0; by default those of `tables`. (0, 0)
-        makes `alpha` the law of alpha0 at the start of the batch.
     """
 
     base: BaseMeasure
@@ -78,13 +74,6 @@ class StreamState:
     emerging_rows: Sequence[Array] = ()
     emerging_weights: Sequence[float] = ()
     tables: Sequence[tuple[int, float]] = ()
-    evidence: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.emerging_rows) != len(self.emerging_weights):
-            raise ValueError("every emerging subclass has rows and a menu weight")
-        if any(not 0 <= dish < self.n_dishes for dish, _ in self.tables):
-            raise ValueError("a table serves a dish that is not on the menu")
 
     @property
     def n_known(self) -> int:
@@ -98,24 +87,19 @@ class StreamState:
     def alpha_grid(self) -> tuple[Array, Array]:
         """Values of alpha0 and the log mass of each, the past of the restaurant taken into account."""
         values, log_mass = concentration.grid(self.alpha)
-        past = (len(self.tables), sum(seats for _, seats in self.tables))
-        n_tables, n_seats = past if self.evidence is None else self.evidence
-        log_mass = log_mass + n_tables * np.log(values) - log_rising(values, n_seats)
-        return values, log_mass - logsumexp(log_mass)
+        log_mass = log_mass + len(self.tables) * np.log(values)
+        log_mass = log_mass - log_rising(values, sum(seats for _, seats in self.tables))
+        return values, log_mass - scipy.special.logsumexp(log_mass)
 
 
 class StreamExact(NamedTuple):
-    """The exact law over the seatings of a batch."""
+    """The exact distribution over the seatings of a batch."""
 
     seatings: tuple[Seating, ...]
     probabilities: Array
     mean_alpha: float
-    log_evidence: float
     dish_probabilities: Array
     """Shape (n, C + E + 1): what each instance eats; the last column is a dish not on the menu yet."""
-
-    def as_dict(self) -> dict[Seating, float]:
-        return dict(zip(self.seatings, self.probabilities.tolist(), strict=True))
 
 
 def enumerate_stream_seatings(n: int, n_tables: int, n_dishes: int) -> list[Seating]:
@@ -198,27 +182,26 @@ def target(state: StreamState, rows: ArrayLike, log_known: ArrayLike = ()) -> St
         Log density of every instance under every known class, of shape (n, C).
     """
     rows = state.base.block(rows)
-    return _law(state, len(rows), lambda seating: log_likelihood(seating, state, rows, log_known))
+    return _exact(state, len(rows), lambda seating: log_likelihood(seating, state, rows, log_known))
 
 
 def prior(state: StreamState, n: int) -> StreamExact:
-    """The law of the seating of a batch of n before it is looked at; its evidence is 1."""
-    return _law(state, n, lambda seating: 0.0)
+    """The distribution of the seating of a batch of n before it is looked at."""
+    return _exact(state, n, lambda seating: 0.0)
 
 
-def _law(state: StreamState, n: int, log_factor: Callable[[Seating], float]) -> StreamExact:
+def _exact(state: StreamState, n: int, log_factor: Callable[[Seating], float]) -> StreamExact:
     seatings = enumerate_stream_seatings(n, len(state.tables), state.n_dishes)
     alpha0, log_mass = state.alpha_grid()
     log_joint = np.empty(len(seatings))
     means = np.empty(len(seatings))
     for i, seating in enumerate(seatings):
         terms = log_mass + log_prior(seating, state, alpha0)
-        log_joint[i] = logsumexp(terms) + log_factor(seating)
-        means[i] = np.exp(logsumexp(terms, b=alpha0) - logsumexp(terms))
-    log_evidence = float(logsumexp(log_joint))
-    probabilities = np.exp(log_joint - log_evidence)
+        log_joint[i] = scipy.special.logsumexp(terms) + log_factor(seating)
+        means[i] = np.exp(scipy.special.logsumexp(terms, b=alpha0) - scipy.special.logsumexp(terms))
+    probabilities = np.exp(log_joint - scipy.special.logsumexp(log_joint))
     eats = np.zeros((n, state.n_dishes + 1))
     for seating, probability in zip(seatings, probabilities, strict=True):
         for i, dish in enumerate(dish_of_items(seating, state)):
             eats[i, min(dish, state.n_dishes)] += probability
-    return StreamExact(tuple(seatings), probabilities, float(probabilities @ means), log_evidence, eats)
+    return StreamExact(tuple(seatings), probabilities, float(probabilities @ means), eats)

@@ -6,17 +6,21 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.tiers import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """Start the browser; it asks nobody outside for anything."""
+    """Start the browser; it makes no requests of its own."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as player:
         browser = player.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-background-networking"]
@@ -32,11 +36,11 @@ def browser() -> Iterator[Browser]:
 
 
 class Opened(NamedTuple):
-    """A page, what it said to the console, and what it asked for."""
+    """A page, its lines on the console, and the addresses of its requests."""
 
     page: Page
     said: list[str]
-    asked: list[str]
+    requests: list[str]
 
 
 @contextmanager
@@ -45,15 +49,15 @@ def opened_page(
 ) -> Iterator[Opened]:
     """Open a page, and wait until it is drawn."""
     page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
-    said: list[str] = []
-    asked: list[str] = []
+    opened = Opened(page, [], [])
+    said = opened.said
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: opened.requests.append(request.url))
     page.goto(address)
     page.wait_for_selector(drawn, timeout=30_000)
-    yield Opened(page, said, asked)
+    yield opened
     page.close()
 
 
@@ -88,6 +92,11 @@ TEXTS = """() => {
 """Each text that is seen: what it says, its colour, what is under it, how much of it shows, if it is large."""
 
 
+def contrast(one: str, other: str) -> float:
+    """How far two colours stand apart (WCAG 2)."""
+    return _contrast(luminance(one), luminance(other))
+
+
 def contrasts(page: Page) -> dict[str, float]:
     """By text, how far it stands out from what is under it (WCAG 2)."""
     return {text: ratio for text, ratio, _ in _contrasts(page)}
@@ -103,8 +112,12 @@ def _contrasts(page: Page) -> Iterator[tuple[str, float, bool]]:
         ground = [255.0] * 3
         for under in grounds:
             ground = _over(under, ground)
-        dark, light = sorted((_luminance(_over(colour, ground, strength)), _luminance(ground)))
-        yield text, (light + 0.05) / (dark + 0.05), large
+        yield text, _contrast(_luminance(_over(colour, ground, strength)), _luminance(ground)), large
+
+
+def _contrast(*luminances: float) -> float:
+    dark, light = sorted(luminances)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def _over(colour: str, ground: list[float], strength: float = 1.0) -> list[float]:

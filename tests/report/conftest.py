@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.page.report import report_page
 from tests.blobs import around
 from tests.report.browser import browser
 
@@ -38,9 +41,50 @@ class Run:
         return self.labels[number]
 
 
+class Page(HTMLParser):
+    """Tags, text outside scripts, and the specifications of the drawings."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.specs: dict[str, dict] = {}
+        self._within: str | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._within = tag if tag in ("script", "style") else None
+        self._json = dict(attrs).get("id") == "specs"
+
+    def handle_endtag(self, tag):
+        self._within = None
+
+    def handle_data(self, data):
+        if self._within is None:
+            self.text += data
+        elif self._within == "script" and self._json:
+            self.specs = json.loads(data)
+
+    @property
+    def squeezed(self) -> str:
+        """The text with every run of white space as one space."""
+        return re.sub(r"\s+", " ", self.text)
+
+    @property
+    def figures(self) -> set[str | None]:
+        return {attrs["data-figure"] for _, attrs in self.tags if "data-figure" in attrs}
+
+
 def as_written(records: Any) -> list[dict[str, Any]]:
     """Through JSON and back, as a file would have them."""
     return [json.loads(json.dumps(record.as_dict())) for record in records]
+
+
+def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more: Any) -> dict[str, Any]:
+    probabilities = dict.fromkeys((*classes, "other"), 0.5)
+    return {"key": f"k{seq}", "seq": seq, "label": label, "subclass_id": None, "p_unknown": 0.5,
+            "probabilities": probabilities, **more}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +106,12 @@ def run() -> Run:
         model.learn_one(around(there[label], 1, rng, EVIL_FEATURES)[0], key=f"</script><b>{seq}", t=seq / 10)
     model.flush()
     return Run(model, as_written(model.drain()), as_written(model.drain_events()), labels, training)
+
+
+@pytest.fixture(scope="session")
+def whole(run: Run) -> Page:
+    """The report of the run, without true labels."""
+    return Page(report_page(run.model, run.decisions, run.events))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The plane: are distances, ellipses and directions what they are said to be."""
+"""The plane: distances, ellipses and directions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.linalg import eigh
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
-from tests.blobs import fitted, stream_part
+from tests.blobs import fitted_once, learn_all, stream_part
 
 
 def within(groups: list[np.ndarray]) -> np.ndarray:
@@ -24,13 +23,13 @@ def test_distances_of_three_classes_are_those_of_the_whole_space(run):
     assert set(plane.classes) == set(run.training)
     for a, b in combinations(run.training, 2):
         off = run.training[a].mean(axis=0) - run.training[b].mean(axis=0)
-        expected = np.sqrt(off @ inverse @ off)
-        assert np.linalg.norm(plane.classes[a] - plane.classes[b]) == pytest.approx(
-            expected, rel=0.12
-        )  # the base measure narrows the subclasses
+        distance = np.linalg.norm(plane.classes[a] - plane.classes[b])
+        assert distance == pytest.approx(np.sqrt(off @ inverse @ off), rel=0.12)  # subclasses are narrowed
 
 
 def test_axes_are_the_discriminants_of_linear_algebra():
+    from scipy.linalg import eigh
+
     rng = np.random.default_rng(2)
     root = rng.normal(size=(5, 5))
     within, points = root @ root.T, rng.normal(size=(7, 5)) * [1, 5, 2, 9, 3]
@@ -62,9 +61,11 @@ def test_an_ellipse_holds_its_share_of_the_stream(run):
 
 
 def test_two_known_classes_still_give_a_plane():
-    model = fitted(batch_size=32)
-    for x, _ in stream_part(200):
-        model.learn_one(x)
+    (before,) = planes(fitted_once(batch_size=32).value.running[1])
+    assert (len(before.dots), {spot.label for spot in before.spots}) == (0, {"left", "right"}), (
+        "nothing of the stream"
+    )
+    model = learn_all(fitted_once(batch_size=32), [(x, None) for x, _ in stream_part(200)])
     model.flush()
     found = planes(model.value.running[1])
     assert len(found) == 2
@@ -83,9 +84,3 @@ def test_a_single_feature_has_no_plane():
         model.learn_one({"a": value + 9}, "high")
     model.freeze()
     assert planes(model.value.running[1]) == ()
-
-
-def test_a_model_that_has_seen_no_stream_shows_the_known_alone():
-    (plane,) = planes(fitted().value.running[1])
-    assert len(plane.dots) == 0
-    assert {spot.label for spot in plane.spots} == {"left", "right"}

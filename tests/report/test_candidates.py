@@ -17,8 +17,12 @@ from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
 from stream_osr_connectors.page.report.content import collect
 from stream_osr_connectors.page.report.files import naming, read_files, read_instances
-from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
-from tests.report.test_page import Page
+from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW, Page
+
+
+@pytest.fixture(scope="module")
+def content(run):
+    return collect(run.model, run.decisions, run.events)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +38,8 @@ def instances(candidate):
     return [one for some in candidate.examples[2:] for one in some]
 
 
-def test_candidates_are_those_of_the_model_with_instances_of_their_own(run):
-    found, content = run.model.new_classes(), collect(run.model, run.decisions, run.events)
+def test_candidates_are_those_of_the_model_with_instances_of_their_own(run, content):
+    found = run.model.new_classes()
     assert [each.ids for each in content.candidates] == [each.subclasses for each in found.candidates]
     by_seq = {d["seq"]: d for d in run.decisions}
     for each in content.candidates:
@@ -51,16 +55,15 @@ def test_candidates_are_those_of_the_model_with_instances_of_their_own(run):
         assert {one.seq for one in (*core, *boundary)} <= set(listed)
 
 
-def test_values_of_examples_are_those_that_the_model_was_given(run):
-    """Classes are apart by nine and more, so that a value tells whose it is."""
-    content = collect(run.model, run.decisions, run.events)
+def test_values_of_examples_are_those_that_the_model_was_given(run, content):
+    """Classes are nine or more apart, so that a value shows its class."""
     centres = {**KNOWN, **NEW}
     for each in content.candidates:
         assert set(each.examples.features) == set(EVIL_FEATURES)
         for one in instances(each):
             centre = dict(zip(EVIL_FEATURES, centres[run.labels[one.seq]], strict=True))
-            for name, value in zip(each.examples.features, one.values, strict=True):
-                assert abs(value - centre[name]) < 5.0
+            values = zip(each.examples.features, one.values, strict=True)
+            assert all(abs(value - centre[name]) < 5.0 for name, value in values)
 
 
 def test_without_decisions_the_model_shows_what_it_remembers(run):
@@ -102,21 +105,18 @@ def test_records_of_one_key_belong_to_its_instances_in_their_order(run, records)
     assert not any(one.key == "sensor 0" for one in values)
 
 
-def test_records_that_do_not_fit_are_told(run, records):
+def test_records_that_do_not_fit_are_refused(run, records):
     with pytest.raises(ConnectorError, match=r"600 decisions and 599 records of --input. Add --key COLUMN"):
         collect(run.model, run.decisions, instances=[(None, features) for _, features in records[1:]])
     with pytest.raises(ConnectorError, match="none of the 5 records of --input has the key"):
-        collect(run.model, run.decisions, instances=[("nobody", {"a": 1})] * 5)
+        collect(run.model, run.decisions, instances=[("no key", {"a": 1})] * 5)
 
 
 def test_a_table_is_shown_as_it_stands_and_bad_rows_are_counted(tmp_path):
     path, notes = tmp_path / "new.csv", []
     path.write_text("id,a,b\nx,1.50,red\ny,,\nz,1\n")
-    assert list(read_instances(path, notes, "id")) == [
-        ("x", {"a": "1.50", "b": "red"}),
-        ("y", {"a": None, "b": None}),
-        ("", {}),
-    ]
+    rows = [("x", {"a": "1.50", "b": "red"}), ("y", {"a": None, "b": None}), ("", {})]
+    assert list(read_instances(path, notes, "id")) == rows
     assert notes == [f"{path}: 1 record cannot be read, and its instance is shown without values"]
 
 
@@ -156,34 +156,29 @@ def test_what_a_person_has_settled_is_no_candidate(run):
     assert (first["subclass_id"],) in {each.ids for each in again.candidates}
 
 
-def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run):
-    content = collect(run.model, run.decisions, run.events)
-    things = choose_highlights(content.candidates, content.recall._replace(drops=(), below=False), (), 0.0).things
-    assert [thing.where for thing in things] == [
-        f"candidate-{n}" for n in range(1, min(3, len(content.candidates)) + 1)
-    ]
+def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run, content):
+    steady = content.recall._replace(drops=(), below=False)
+    places = [thing.where for thing in choose_highlights(content.candidates, steady, (), 0.0).things]
+    assert places == [f"candidate-{n}" for n in range(1, min(3, len(content.candidates)) + 1)]
     drift = [{"type": "ClassDrifted", "label": "plain", "seq": 4}]
-    first, *_, last = choose_highlights(
-        content.candidates, content.recall._replace(drops=(), below=False), drift, 0.4
-    ).things
-    assert first.name == "plain"
-    assert (last.name, last.where) == ("40.0 %", "when")
-    assert choose_highlights((), content.recall._replace(drops=(), below=False), (), 0.0).things == ()
+    first, *_, last = choose_highlights(content.candidates, steady, drift, 0.4).things
+    assert (first.name, last.name, last.where) == ("plain", "40.0 %", "when")
+    assert choose_highlights((), steady, (), 0.0).things == ()
     assert "There is nothing to check." in Page(report_page(decisions=run.decisions[:20])).text
 
 
-def test_contributions_of_decisions_are_shown(run):
+def test_contributions_of_decisions_are_shown(run, whole):
     """The first three of the log-odds of unknown, also with hostile names, and nothing without them."""
     features = [("<b>", 7.25, 3.04), ("kind", "x\ty\nz", -2.0), ("gap", None, 0.5), ("fourth", 1.0, 0.1)]
     names = ("name", "value", "contribution")
     odds = {"unknown": {"features": [dict(zip(names, each, strict=True)) for each in features]}}
     decisions = [{**d, "contributions": odds} for d in run.decisions]
     shown = "<b> 7.25: +3.0; kind x\\ty\\nz: -2.0; gap missing: +0.5"
-    page, plain = (Page(report_page(run.model, each, run.events)) for each in (decisions, run.decisions))
+    page = Page(report_page(run.model, decisions, run.events))
     listed = sum(tag == "tr" and "tabindex" in attrs for tag, attrs in page.tags)
     assert page.text.count(shown) == listed > 10
     assert page.text.count("<b> +3.0kind -2.0gap +0.5") > 5
-    assert "contributions" not in plain.text
+    assert "contributions" not in whole.text
     broken = [{**run.decisions[0], "contributions": {"unknown": {"features": [{"name": "a"}]}}}]
     with pytest.raises(ConnectorError, match=r"record 1 is no decision \(it has no 'value'"):
         collect(run.model, broken)
@@ -195,13 +190,11 @@ def test_every_link_of_the_page_leads_somewhere_on_it(run, records):
     assert len(ids) == len(set(ids))
     links = {str(attrs["href"])[1:] for tag, attrs in page.tags if tag == "a"}
     assert links <= set(ids)
-    assert any(re.fullmatch(r"i\d+", link) for link in links)
-    assert any(re.fullmatch(r"S\d+", link) for link in links)
+    assert {"i", "S"} <= {link[0] for link in links if re.fullmatch(r"[iS]\d+", link)}
 
 
-def test_words_are_explained_once_and_each_is_there(run):
-    page = Page(report_page(run.model, run.decisions, run.events))
+def test_words_are_explained_once_and_each_is_there(whole):
     for word, meaning in WORDS.items():
-        assert meaning in page.text
-        assert ("dt", {"id": f"word-{word.replace(' ', '-')}"}) in page.tags
+        assert meaning in whole.text
+        assert ("dt", {"id": f"word-{word.replace(' ', '-')}"}) in whole.tags
         assert meaning.endswith((".", "?"))

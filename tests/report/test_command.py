@@ -18,14 +18,15 @@ def test_everything_becomes_one_page(files):
     assert done.returncode == 0, done.stderr
     assert "report written to all.html" in done.stderr
     page = (files / "all.html").read_text()
-    assert "<h1>Monday</h1>" in page
-    assert "600 decisions with a true label" in page
-    assert 'data-figure="plane-all"' in page
-    assert '<th scope="row">species</th>' in page  # a column of --input
+    for part in (
+        *("<h1>Monday</h1>", "600 decisions with a true label", 'data-figure="plane-all"'),
+        '<th scope="row">species</th>',  # a column of --input
+    ):
+        assert part in page
     assert len(page) < 2_000_000
 
 
-def test_mistakes_are_told_in_a_line(files, tmp_path):
+def test_a_mistake_is_one_line(files, tmp_path):
     whole = (files / "decisions.jsonl").read_text()
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "wrong.jsonl").write_text(whole.replace('"seq": 7}', '"seq": "\\u001b[2J"}'))
@@ -44,13 +45,3 @@ def test_mistakes_are_told_in_a_line(files, tmp_path):
         assert "Traceback" not in done.stderr
     assert (files / "decisions.jsonl").read_text() == whole
     assert not (files / "report.html").exists()
-
-
-def test_what_is_left_out_is_told(files, tmp_path):
-    (tmp_path / "stopped.jsonl").write_text((files / "decisions.jsonl").read_text()[:-20])
-    done = report(files, tmp_path / "stopped.jsonl", "-o", tmp_path / "page.html")
-    assert done.returncode == 0
-    told = done.stderr.splitlines()
-    assert len(told) == 2
-    assert "stopped.jsonl, line 600 is not whole because the run was stopped" in told[0]
-    assert "line 600 is not whole" in (tmp_path / "page.html").read_text()

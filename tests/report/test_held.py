@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.errors import ConnectorError
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.events_section import RecallDrop, RefutedSubclass, recall_section
 from tests.blobs import dependent_rows, fitted, learn_all
-from tests.report.conftest import EVIL_CLASSES, Run
-from tests.report.test_page import Page
+from tests.report.conftest import EVIL_CLASSES, Page, Run
 
 
 @pytest.fixture
-def told(run: Run) -> list[dict[str, Any]]:
+def dropped(run: Run) -> list[dict[str, Any]]:
     """The events of the run, one subclass refuted later and the recall dropped."""
     first = next(e for e in run.events if e["type"] == "SubclassEmerged")
     about = {"batch": 12, "seq": 415, "model": first["model"]}
@@ -33,31 +28,20 @@ def told(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_events_tell(told):
-    held = recall_section(None, told)
-    assert held.drops == (RecallDrop(415, ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97),)
-    assert held.refuted == (RefutedSubclass(415, told[-2]["subclass_id"], EVIL_CLASSES[0], 0.9, 31),)
-    assert (held.promised, held.expected, held.below) == (None, None, False)
-    with pytest.raises(ConnectorError, match="event 1 is no event"):
-        recall_section(None, [{"type": "RecallDropped", "seq": 1}])
-
-
 def test_promise_and_expectation_are_tiles(run):
-    text = squeezed(Page(report_page(run.model)))
-    now, promised = run.model.expected_recall, run.model.trained.report.known_recall
-    assert (
-        f"{100 * now.recall:.1f} %estimated recall of known classes, without labels, expected {100 * promised:.1f} %"
-        in text
+    text = Page(report_page(run.model)).squeezed
+    now, promised = run.model.expected_recall, f"{100 * run.model.trained.report.known_recall:.1f} %"
+    recall, low, high, unknown = (
+        f"{100 * share:.1f} %" for share in (now.recall, now.low, now.high, now.false_unknown)
     )
-    interval = f"({100 * now.low:.1f} % to {100 * now.high:.1f} %)"
-    unknown = f"{100 * now.false_unknown:.1f} % are called unknown"
-    said = f"{100 * now.recall:.1f} % {interval}. Of the instances of known classes, {unknown}."
-    assert f"The expected recall from training is {100 * promised:.1f} %. The estimated recall now is {said}" in text
-    fresh = squeezed(Page(report_page(fitted(chains=1))))
+    assert f"{recall}estimated recall of known classes, without labels, expected {promised}" in text
+    said = f"{recall} ({low} to {high}). Of the instances of known classes, {unknown} are called unknown."
+    assert f"The expected recall from training is {promised}. The estimated recall now is {said}" in text
+    fresh = Page(report_page(fitted(chains=1))).squeezed
     assert "%expected recall of known classes" in fresh
     assert "not monitored" not in fresh
     assert "The estimated recall now" not in fresh
-    without = squeezed(Page(report_page(fitted(chains=1, references=0))))
+    without = Page(report_page(fitted(chains=1, references=0))).squeezed
     assert "%expected recall of known classes, not monitored" in without
     assert "The known classes are not monitored, and" in without
 
@@ -68,52 +52,47 @@ def test_a_recall_below_the_promise_is_said_on_the_tile(run):
     model = OpenSetRecognizer.from_trained(replace(trained, report=report), batch_size=32)
     for _ in range(256):
         model.learn_one(dict.fromkeys(trained.names, 0.0))
-    text = squeezed(Page(report_page(model)))
+    text = Page(report_page(model)).squeezed
     assert "%estimated recall of known classes, without labels, below the expected 110.0 %" in text
     assert "%), which is below. " in text
 
 
-def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, told):
-    page = Page(report_page(run.model, run.decisions, told))
-    text = squeezed(page)
+def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, dropped):
+    page = Page(report_page(run.model, run.decisions, dropped))
+    text = page.squeezed
     assert "41580.0 %76.0 % to 84.0 %19.0 %97.0 %" in text
-    assert f"S{told[-2]['subclass_id']}{EVIL_CLASSES[0]}90.0 %31415" in text
+    assert f"S{dropped[-2]['subclass_id']}{EVIL_CLASSES[0]}90.0 %31415" in text
     assert "recall of known classes below the expected recall" in text
     assert {"seq": 415} in drawn(page.specs["share"])
     assert [mark["seq"] for mark in drawn(page.specs["arrivals"]) if mark.get("what") == "refuted"] == [415]
 
 
-def test_where_nothing_is_to_be_told_there_is_no_section(run):
-    assert "Drops below the expected recall" not in Page(report_page(run.model, run.decisions, run.events)).text
+def test_there_is_no_section_without_content(run, whole):
+    assert "Drops below the expected recall" not in whole.text
     assert "Accuracy on known classes" not in Page(report_page(decisions=run.decisions, events=run.events)).text
 
 
-def test_dependence_is_said_beside_the_recall(run):
+def test_dependence_is_said_beside_the_recall(whole):
     model = learn_all(
         OpenSetRecognizer(chains=1, batch_size=32, model=ModelOptions(training_sweeps=3)), dependent_rows(400, 1)
     )
     model.freeze()
     learn_all(model, [(x, None) for x, _ in dependent_rows(200, 2)])
     said = "Instances are treated as dependent on their neighbours since instance 0. Mean correlation of neighbours"
-    assert f"{said} by class: " in squeezed(Page(report_page(model)))
-    assert "dependent on their neighbours" not in squeezed(Page(report_page(run.model)))
+    assert f"{said} by class: " in Page(report_page(model)).squeezed
+    assert "dependent on their neighbours" not in whole.text
 
 
-def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(run, told):
-    key = told[-2]["subclass_id"]
-    (one,) = [s for s in collect(events=told).emerged if s.id == key]
+def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(run, dropped):
+    key = dropped[-2]["subclass_id"]
+    (one,) = [s for s in collect(events=dropped).emerged if s.id == key]
     assert (one.refuted, one.size) == (EVIL_CLASSES[0], 31)
     before = announced(run.events)
-    assert announced(told) == before - 1
-    assert f"not new: {EVIL_CLASSES[0]}" in Page(report_page(events=told)).text
+    assert announced(dropped) == before - 1
+    assert f"not new: {EVIL_CLASSES[0]}" in Page(report_page(events=dropped)).text
     first = next(e for e in run.events if e["type"] == "SubclassEmerged" and e["subclass_id"] == key)
-    again = [*told, {**first, "seq": 479, "batch": 14}]
+    again = [*dropped, {**first, "seq": 479, "batch": 14}]
     assert announced(again) == before
-
-
-def squeezed(page: Page) -> str:
-    """The text with every run of white space as one space."""
-    return re.sub(r"\s+", " ", page.text)
 
 
 def drawn(spec: dict[str, Any]) -> list[dict[str, Any]]:

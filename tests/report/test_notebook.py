@@ -29,7 +29,7 @@ def test_tables_of_hostile_labels_are_text(run, browser, tmp_path):
             20, 1, len(found.candidates), len(EVIL_CLASSES) + 2
         ]  # fmt: skip
         assert opened.page.evaluate("window.hacked === undefined")
-        assert opened.asked == [path.as_uri()]
+        assert opened.requests == [path.as_uri()]
         assert opened.said == []
     for text in (texts[0], texts[3]):
         assert EVIL_CLASSES[0] in text

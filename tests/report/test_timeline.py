@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr_connectors.page.report.charts import signs
 from stream_osr_connectors.page.report.decisions_table import read_decisions
 from stream_osr_connectors.page.report.timeline import BINS, ROWS, lay_out
-from tests.report.conftest import BEGINS, NEW, N
-from tests.report.test_told import decision
+from tests.report.conftest import BEGINS, NEW, N, decision
 
 
 @pytest.fixture
@@ -37,39 +35,13 @@ def test_what_is_new_comes_when_it_begins(laid):
 
 
 def test_a_class_called_like_a_subclass_has_a_row_of_its_own(run):
-    told = read_decisions(run.decisions)
-    laid = lay_out(told, [3], [])
-    assert "S3" in told.known
-    names = [row.name for row in laid.rows]
-    assert len(set(names)) == len(names)
-    sizes = {row.name: row.arrivals.sum() for row in laid.rows}
+    rows = lay_out(read_decisions(run.decisions), [3], []).rows
+    sizes = {row.name: row.arrivals.sum() for row in rows}
+    assert len(sizes) == len(rows)
     assert sizes["S3"] == sum(d["label"] == "S3" for d in run.decisions)
     same = [decision(k, "other", subclass_id=3) for k in range(5)] + [decision(9, "S3", ("S3", "red"))]
     sizes = {row.name: row.arrivals.sum() for row in lay_out(read_decisions(same), [3], []).rows}
     assert sizes == {"S3": 5, "class S3": 1}
-
-
-def test_events_stand_on_the_rows_that_are_shown(run, laid):
-    names = {row.name for row in laid.rows}
-    told = [e for e in run.events if "subclass_id" in e]
-    assert {mark.name for mark in laid.marks} <= names
-    assert len(laid.marks) == len(told)
-    assert [seq for seq, _ in laid.estimates] == [e["seq"] for e in run.events if e["type"] == "NewClassesChanged"]
-
-
-def test_events_of_later_kinds_stand_there_by_their_names(run, laid):
-    first = next(e for e in run.events if e["type"] == "SubclassEmerged")
-    told = [
-        first,
-        {**first, "type": "SubclassRecurred"},
-        {**first, "type": "SubclassMerged"},
-        {"type": "ClassDrifted"},
-    ]
-    later = lay_out(read_decisions(run.decisions), [first["subclass_id"]], told)
-    assert [mark.what for mark in later.marks] == ["announced", "recurred", "merged"]
-    shapes = [shape for shape, _ in signs(later).values()]
-    assert len(set(shapes)) == 3
-    assert set(signs(laid)) == {mark.what for mark in laid.marks}
 
 
 def test_what_has_no_room_is_counted():

@@ -93,6 +93,10 @@ def events(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(row["content"] for row in rows if row["kind"] == "event")
 
 
+def rows_in_order(found: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    return sorted((row for row in found if row["key"] == key), key=lambda row: row["seq"] or 0)
+
+
 def test_a_killed_job_continues_bit_for_bit(jobs: Jobs, tmp_path: Path) -> None:
     rng = random.Random(5)
     trained = OpenSetRecognizer.load(saved_model(tmp_path)).trained
@@ -104,13 +108,15 @@ def test_a_killed_job_continues_bit_for_bit(jobs: Jobs, tmp_path: Path) -> None:
             mixed += [late, {**late, "order": 10**6, "b": "high"}, {**late, "key": None}, {**late, "order": None}]
         write_file(tmp_path, number, rng.sample(mixed, len(mixed)))
 
+    def open_batches() -> set[int]:
+        return numbers(tmp_path, "offsets") - numbers(tmp_path, "commits")
+
     first = job(jobs, "run", tmp_path)
     log = tmp_path / "run.log"
-    until(lambda: len(numbers(tmp_path, "commits")) >= 3, first, log)
-    until(lambda: bool(numbers(tmp_path, "offsets") - numbers(tmp_path, "commits")), first, log)
+    until(lambda: len(numbers(tmp_path, "commits")) >= 3 and bool(open_batches()), first, log)
     kill(first)
     assert len(numbers(tmp_path, "commits")) < FILES
-    assert numbers(tmp_path, "offsets") - numbers(tmp_path, "commits"), "killed between two micro-batches"
+    assert open_batches(), "killed between two micro-batches"
     second = job(jobs, "run", tmp_path)
     second.communicate(timeout=300)
     assert second.returncode == 0, log.read_text()[-4000:]
@@ -119,7 +125,7 @@ def test_a_killed_job_continues_bit_for_bit(jobs: Jobs, tmp_path: Path) -> None:
     found = written(jobs, tmp_path)
     total = 0
     for key in KEYS:
-        own = sorted((row for row in found if row["key"] == key), key=lambda row: row["seq"] or 0)
+        own = rows_in_order(found, key)
         decisions, emitted = loop(trained, rows[key])
         assert decided(own) == expected(decisions)
         assert events(own) == Counter(as_text(event.as_dict()) for event in emitted)
@@ -146,7 +152,7 @@ def test_a_timer_closes_the_last_micro_batch(jobs: Jobs, tmp_path: Path) -> None
     kill(running)
     found = written(jobs, tmp_path)
     for key in KEYS:
-        own = sorted((row for row in found if row["key"] == key), key=lambda row: row["seq"] or 0)
+        own = rows_in_order(found, key)
         decisions, _ = loop(trained, [*rows[key], None], **{**ARGUMENTS, "max_wait": wait})
         assert len(decisions) == 36, "four are in the delay"
         assert decided(own) == expected(decisions)

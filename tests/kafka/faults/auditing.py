@@ -54,9 +54,7 @@ def audit(
     if below is not None:
         found = Counter({place: count for place, count in found.items() if place in expected})
     if stream.counted is not None and below is None:
-        assert stream.counted == truth(stream, found, gone), (
-            "lost and repeated records, by the metrics and by the topics"
-        )
+        assert stream.counted == truth(stream, found, gone), "lost and repeated records, by metrics and by topics"
     found = Counter({place: count for place, count in found.items() if place[1] >= first.get(place[0], 0)})
     missing, surplus = expected - found, found - expected
     assert not missing, f"lost: {len(missing)} of {len(expected)}, {_shown(missing)}"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import Worker
 
 pytest.register_assert_rewrite("tests.kafka.faults.trials", "tests.kafka.faults.auditing", "tests.kafka.faults.doing")
-from tests.kafka.faults.trials import Site  # noqa: E402  # its assertions are to be rewritten
+from tests.kafka.faults.trials import Site, kill_workers  # noqa: E402  # its assertions are to be rewritten
 
 AT_ONCE = 7
 """Services side by side: most of the time each waits for something."""
@@ -58,10 +57,7 @@ class Crowd:
     def end(self) -> None:
         """Start no more of them, and end what runs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for worker in Worker.started:
-            if worker.process.poll() is None:
-                worker.kill()
-        Worker.started.clear()
+        kill_workers()
         self._pool.shutdown()
 
 
@@ -86,10 +82,7 @@ def site(request: pytest.FixtureRequest, crowd: Crowd, started: Broker, tmp_path
     crowd.wait()
     started.start()
     yield Site(started, tmp_path)
-    for worker in Worker.started:
-        if worker.process.poll() is None:
-            worker.kill()
-    Worker.started.clear()
+    kill_workers()
 
 
 @pytest.hookimpl(tryfirst=True)

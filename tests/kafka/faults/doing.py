@@ -30,18 +30,15 @@ TOPIC_CONFIGS = {"retention.ms": "-1"}
 @contextmanager
 def administering(address: str) -> Iterator[KafkaAdminClient]:
     """A client that may do all."""
-    client = KafkaAdminClient(bootstrap_servers=address)
-    try:
+    with KafkaAdminClient(bootstrap_servers=address) as client:
         yield client
-    finally:
-        client.close()
 
 
 class Rights:
     """The right of the guarded user to write to a topic, or another one.
 
-    Somebody else has it for good: a topic with no ACL at all is open to everybody. The right to write brings that to
-    see the topic: whoever loses it by its deletion sees the topic no more, by a denial only the writing goes.
+    Another user keeps it: a topic with no ACL at all is open to all users. The right to write includes the right to
+    see the topic. A user whose right is deleted does not see the topic any more; a denial prevents only the writing.
     """
 
     def __init__(
@@ -56,29 +53,23 @@ class Rights:
         with administering(address) as client:
             client.create_acls([self._acl(OTHER_USER, ACLPermissionType.ALLOW), self._allowed])
 
-    def take(self, way: str) -> None:
-        """Take it away: it is ``deleted`` or ``denied``."""
+    @contextmanager
+    def without(self, way: str) -> Iterator[None]:
+        """Take the right away, ``deleted`` or ``denied``, and grant it again at the end."""
         with administering(self._address) as client:
             if way == "deleted":
                 client.delete_acls([self._allowed])
-            else:
-                client.create_acls([self._denied])
-
-    def give_back(self, way: str) -> None:
-        """Undo what `take` has done."""
-        with administering(self._address) as client:
-            if way == "deleted":
+                yield
                 client.create_acls([self._allowed])
             else:
-                client.delete_acls([self._denied])
+                denied = self._acl(GUARDED_USER, ACLPermissionType.DENY)
+                client.create_acls([denied])
+                yield
+                client.delete_acls([denied])
 
     @property
     def _allowed(self) -> ACL:
         return self._acl(GUARDED_USER, ACLPermissionType.ALLOW)
-
-    @property
-    def _denied(self) -> ACL:
-        return self._acl(GUARDED_USER, ACLPermissionType.DENY)
 
     def _acl(self, user: str, permission: ACLPermissionType) -> ACL:
         return ACL(f"User:{user}", "*", self._operation, permission, self._pattern)
@@ -87,10 +78,9 @@ class Rights:
 def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
     """Have the first partitions of a topic on these brokers, and wait until all of them are in sync."""
     with administering(address) as client:
-        told = client.alter_partition_reassignments(
-            {TopicPartition(topic, number): list(nodes) for number in range(partitions)}
-        )
-        assert set(told.values()) == {None}, told
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        answer = client.alter_partition_reassignments({place: list(nodes) for place in places})
+        assert set(answer.values()) == {None}, answer
 
         def in_sync() -> bool:
             found = client.describe_topics([topic])[0]["partitions"]
@@ -112,16 +102,12 @@ def set_quota(address: str, client_id: str, bytes_per_second: float | None) -> N
 
 def make_topics(address: str, partitions: int, configs: Mapping[str, Mapping[str, str]]) -> None:
     """Make topics with these settings; a name that is just being deleted is waited for."""
+    sizes = {"num_partitions": partitions, "replication_factor": 1}
+    topics = {topic: {**sizes, "configs": dict(its)} for topic, its in configs.items()}
     for _ in range(100):
         try:
             with administering(address) as client:
-                client.create_topics(
-                    {
-                        topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(its)}
-                        for topic, its in configs.items()
-                    },
-                    wait_for_metadata=True,
-                )
+                client.create_topics(topics, wait_for_metadata=True)
             return
         except KafkaError:
             time.sleep(0.1)
@@ -162,7 +148,7 @@ def configure(address: str, topic: str, settings: Mapping[str, str]) -> None:
 
 
 class Offsets:
-    """The committed offsets of a group, moved by hand while nobody is in it."""
+    """The committed offsets of a group, moved by hand while the group is empty."""
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self._address, self._group, self._topic = address, group, topic
@@ -187,8 +173,8 @@ class Offsets:
     def _done(self, number: int, request: str, about: Callable[[TopicPartition], object]) -> bool:
         place = TopicPartition(self._topic, number)
         with administering(self._address) as client:
-            told = getattr(client, request)(self._group, about(place))[place]
-        return (told["error"] if isinstance(told, dict) else told) is NoError
+            answer = getattr(client, request)(self._group, about(place))[place]
+        return (answer["error"] if isinstance(answer, dict) else answer) is NoError
 
 
 def delete_group(address: str, group: str) -> None:

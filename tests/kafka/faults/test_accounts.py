@@ -111,9 +111,7 @@ def test_state_and_records_are_lost(site: Site) -> None:
     trial = emptied(site, state_topic=None)
     for path in snapshots(trial, 0):
         path.unlink()
-    trial.start()
-    last = trial.await_exit(1)
-    assert "on_lost_state" in last
+    trial.fails_to_start("on_lost_state")
     trial.stream.settings["on_lost_state"] = "cold"
     trial.begin(DONE)
     assert trial.lines("ERROR", f"{trial.stream.topic}/0", f"{GONE} records are not decided"), trial.tail()
@@ -129,8 +127,12 @@ def test_machines_with_folders_of_their_own(site: Site) -> None:
     first, state = trial.worker, trial.stream.settings["state"]
     trial.stream.settings["state"] = f"{state}-of-the-other"
     workers = [first, trial.start("v")]
-    for turn in range(3):
+
+    def share() -> None:
         until(lambda: all(assigned(each) == 2 for each in workers), 40, trial.tail)
+
+    for turn in range(3):
+        share()
         for _ in range(4):
             trial.feed(80)
             time.sleep(0.5)
@@ -139,7 +141,7 @@ def test_machines_with_folders_of_their_own(site: Site) -> None:
         trial.decide(80)
         trial.stream.settings["state"] = state if turn % 2 == 0 else f"{state}-of-the-other"
         workers[turn % 2] = trial.start("w" if turn % 2 == 0 else "v")
-    until(lambda: all(assigned(each) == 2 for each in workers), 40, trial.tail)
+    share()
     trial.decide(80)
     for worker in workers:
         trial.worker = worker

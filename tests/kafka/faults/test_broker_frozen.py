@@ -1,4 +1,4 @@
-"""The broker answers nobody for a while: all of it is stopped, connections stay open, and then it goes on."""
+"""The broker answers no client for a while: all of it is stopped, connections stay open, and then it goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kafka.faults.trials import Site, Trial, kill, until
 @pytest.mark.fault("SIGTERM while the broker is frozen")
 @pytest.mark.parametrize("seconds", [14.0, pytest.param(60.0, marks=pytest.mark.long)])
 def test_the_broker_is_frozen(site: Site, seconds: float) -> None:
-    """In the middle of work; one of two workers has never been ready, and has to begin while nobody answers."""
+    """In the middle of work; one of two workers has never been ready, and has to begin without any answer."""
     alone = Trial(site, name="alone")
     several = Trial(site, 4, name="several", workers=2)
     ended = Trial(site, name="ended", stop_timeout=10.0)

@@ -19,10 +19,7 @@ from tests.kafka.streams import check_exactly_once
 def test_two_services_of_one_joined_name(site: Site) -> None:
     """Group ``g`` with instance ``a-b``, and group ``g-a`` with instance ``b``."""
     group = f"group-{site.folder.name}-{time.time_ns()}"
-    trials = {
-        "a-b": Trial(site, name="one", group=group),
-        "b": Trial(site, name="two", group=f"{group}-a"),
-    }
+    trials = {"a-b": Trial(site, name="one", group=group), "b": Trial(site, name="two", group=f"{group}-a")}
     for instance, trial in trials.items():
         trial.start(instance)
     for _ in range(10):
@@ -38,7 +35,7 @@ def test_two_services_of_one_joined_name(site: Site) -> None:
 
 @pytest.mark.fault("another service uses the transactional id of a worker")
 def test_two_services_of_one_transactional_id(site: Site) -> None:
-    """Of two groups, so that no group tells them; the younger one ends and the older one goes on."""
+    """Of two groups, so that no group separates them; the younger one ends and the older one goes on."""
     name = f"shared-{time.time_ns()}"
 
     class Shared(TransactionalProducer):
@@ -65,7 +62,6 @@ def test_two_services_of_one_transactional_id(site: Site) -> None:
         until(over, 60, lambda: "both go on")
         print(f"one of them ended after {time.monotonic() - begun:.1f} s")
         assert not younger.thread.is_alive(), older.error
-        assert younger.error is not None
         assert exits.exit_code(younger.error) == exits.TAKEN
         assert "another producer uses the transactional id" in str(younger.error)
         trials[0].feed(4)
@@ -116,16 +112,12 @@ def test_a_foreign_producer(site: Site) -> None:
 
 @pytest.mark.fault("a worker that had another `instance` has left a transaction open")
 def test_a_transaction_of_another_instance(site: Site) -> None:
-    """Its id was another one, so that nobody ends it before its time: the new worker waits for that."""
+    """Its id was another one, so that it stays open for its time: the new worker waits for that."""
     trial = Trial(site)
     trial.feed(100)
     stream, group = trial.stream, trial.stream.settings["group"]
-    left = KafkaProducer(
-        bootstrap_servers=stream.address,
-        transactional_id=f"{group}-:before",
-        transaction_timeout_ms=10_000,
-        max_block_ms=5000,
-    )
+    limits = {"transaction_timeout_ms": 10_000, "max_block_ms": 5000}
+    left = KafkaProducer(bootstrap_servers=stream.address, transactional_id=f"{group}-:before", **limits)
     left.init_transactions()
     left.begin_transaction()
     for number in range(2):

@@ -116,11 +116,8 @@ def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
     healthy = trial.worker
     trial.stream.settings["seed"] = 99
     for _ in range(3):
-        other = trial.start("other")
-        last = trial.await_exit(1)
-        assert "has run the model" in last
-        assert "on_model_change" in last
-        assert not any("assigned" in line for line in other.lines())
+        trial.fails_to_start("has run the model", "on_model_change", instance="other")
+        assert not any("assigned" in line for line in trial.worker.lines())
     trial.worker = healthy
     del trial.stream.settings["seed"]
     assert trial.figure("rebalances_total") == 0

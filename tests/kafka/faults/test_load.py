@@ -1,4 +1,4 @@
-"""More than usual comes at once, and the service is told to stop before it has begun."""
+"""More records than usual come at once, and SIGTERM comes before the service has begun."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_burst(site: Site, seconds: int) -> None:
         pytest.param(2, tuple(range(1, 13)), marks=pytest.mark.long),
     ],
 )
-def test_told_to_stop_in_the_first_seconds(site: Site, workers: int, seconds: tuple[int, ...]) -> None:
+def test_sigterm_in_the_first_seconds(site: Site, workers: int, seconds: tuple[int, ...]) -> None:
     """Each start goes on where the one before has left off."""
     trial = Trial(site, workers=workers)
     codes = {}

@@ -1,4 +1,4 @@
-"""Somebody moves the committed offsets of the group."""
+"""The committed offsets of the group are moved."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DONE, MOVE = 100, 30
 
 
 def stopped(site: Site, **settings: object) -> tuple[Trial, Offsets]:
-    """A service that has decided ``DONE`` records of one partition and has been stopped; nobody is in its group."""
+    """A service that has decided ``DONE`` records of one partition and has been stopped; its group is empty."""
     trial = Trial(site, 1, **settings)
     trial.begin(DONE)
     offsets = Offsets(site.broker.address, trial.stream.settings["group"], trial.stream.topic)
-    assert not offsets.move(0, DONE - MOVE), "while somebody is in the group, the broker refuses"
+    assert not offsets.move(0, DONE - MOVE), "the broker refuses while the group has a member"
     assert not offsets.delete(0)
     trial.end()
     return trial, offsets
@@ -39,10 +39,7 @@ def test_offsets_are_moved(site: Site, tool: str, by: int) -> None:
     if by > 0:
         trial.stream.send(instances(100, 1, seed=3, begin=DONE))
     assert getattr(offsets, tool)(0, DONE + by)
-    trial.start()
-    last = trial.await_exit(1)
-    assert f"{trial.stream.topic}/0" in last
-    assert "on_lost_state" in last
+    trial.fails_to_start(f"{trial.stream.topic}/0", "on_lost_state")
     trial.stream.settings["on_lost_state"] = "cold"
     trial.begin(60)
     assert trial.lines(f"{trial.stream.topic}/0", str(MOVE)), trial.tail()

@@ -26,8 +26,7 @@ def test_a_topic_takes_no_decision(site: Site, cause: str) -> None:
     configure(site.broker.address, topic, {"max.message.bytes": "100"} if cause == "max.message.bytes" else COMPACTED)
     keyless = cause == "cleanup.policy"
     trial.feed(1, keyless=keyless)  # alone in its transaction: is it the record, or the topic?
-    trial.await_not_ready(topic, cause)
-    trial.await_line(topic, cause)
+    trial.await_reason(topic, cause)
     trial.feed(120, keyless=keyless)
     time.sleep(3)
     assert trial.ready()[0] == 503
@@ -50,19 +49,15 @@ def test_an_output_is_compacted(site: Site, output: str) -> None:
     trial = Trial(site)
     topic = f"{trial.stream.topic}.{output}"
     configure(site.broker.address, topic, COMPACTED)
-    trial.start()
-    last = trial.await_exit(1)
-    assert topic in last
-    assert "cleanup.policy=delete" in last
-    told = run("-m", "stream_osr_connectors", "topics", "--config", str(trial.stream.config()), timeout=60)
-    assert told.returncode == 1
-    assert "cleanup.policy=delete" in told.stdout + told.stderr
+    trial.fails_to_start(topic, "cleanup.policy=delete")
+    done = run("-m", "stream_osr_connectors", "topics", "--config", str(trial.stream.config()), timeout=60)
+    assert done.returncode == 1
+    assert "cleanup.policy=delete" in done.stdout + done.stderr
     configure(site.broker.address, topic, DELETED)
     trial.begin(60)
     trial.mark()
     configure(site.broker.address, topic, {"cleanup.policy": "compact,delete"})
-    trial.await_not_ready(topic, "cleanup.policy")
-    trial.await_line(topic, "cleanup.policy")
+    trial.await_reason(topic, "cleanup.policy")
     configure(site.broker.address, topic, DELETED)
     trial.await_ready()
     trial.decide(60)
@@ -88,3 +83,10 @@ def test_decisions_that_are_too_large_are_found_at_once(site: Site) -> None:
     assert among < 20 * alone, "40 that are found one by one cost 40 times one"
     trial.end()
     assert audit(trial.stream) == 301
+    for number, letters in enumerate(trial.stream.read("dlq")):
+        for letter in letters:
+            found = dict(letter.headers)
+            sent = trial.stream.sent[number][int(found["__connect.errors.offset"])]
+            assert (letter.key, letter.value) == (sent.key, sent.value)
+            assert found["__connect.errors.stage"] == b"PUBLISH"
+            assert b"TooLarge" in found["__connect.errors.exception.message"]

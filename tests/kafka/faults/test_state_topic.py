@@ -41,6 +41,12 @@ class TopicTrial(Trial):
         self.worker.kill()
         shutil.rmtree(self.stream.settings["state"])
 
+    def goes_on_elsewhere(self) -> None:
+        """Lose the machine, and check that a new one goes on exactly once from the topic."""
+        self.lose_the_machine()
+        self.begin(100)
+        self.end_exactly_once()
+
     def published(self) -> dict[str, int]:
         """Partition of each file in the topic."""
         files: dict[str, int] = {}
@@ -66,6 +72,12 @@ class TopicTrial(Trial):
         self.decide(100)
         self.await_published()
 
+    def begin_with_snapshots(self, n: int) -> None:
+        """Start it, and wait for so many snapshots of each partition."""
+        self.begin(100)
+        for _ in range(n):
+            self.grow()
+
     def cut(self) -> None:
         """Delete all records, which brokers do for topics with deletion only."""
         configure(self.broker.address, self.topic, {"cleanup.policy": "delete"})
@@ -82,7 +94,6 @@ class TopicTrial(Trial):
         places = self.published()
         self.cut()
         log, producer = state_copies(settings, self.folder), PlainProducer.of(settings, 20.0)
-        assert log is not None
         for name in places.keys() - set(names):
             log.put(name, places[name])
         own = [(places[each], f"{settings.group}\0{each}".encode(), wholes[each].value) for each in names]
@@ -96,8 +107,7 @@ class TopicTrial(Trial):
 def test_the_topic_is_deleted(site: Site) -> None:
     """Decisions go on, readiness ends, and all files that the machine has are published again."""
     trial = TopicTrial(site)
-    trial.begin(100)
-    trial.grow()
+    trial.begin_with_snapshots(1)
     before = trial.published()
     assert {"models", f"{trial.stream.topic}.topic"} <= before.keys()
     delete_topic(site.broker.address, trial.topic)
@@ -111,17 +121,14 @@ def test_the_topic_is_deleted(site: Site) -> None:
     assert trial.await_line("WARNING", trial.topic, "published again")
     group = {name for name in before if not name.endswith(".osr")}
     until(lambda: group <= trial.published().keys(), 20, trial.tail)
-    trial.lose_the_machine()
-    trial.begin(100)
-    trial.end_exactly_once()
+    trial.goes_on_elsewhere()
 
 
 @pytest.mark.fault("the topic of states loses records by retention or deletion")
 def test_records_of_the_topic_are_deleted(site: Site) -> None:
     """A start publishes what the folder has. Without folder and topic the setting on_lost_state applies."""
     trial = TopicTrial(site)
-    trial.begin(100)
-    trial.grow()
+    trial.begin_with_snapshots(1)
     trial.end()
     before = trial.published()
     trial.cut()
@@ -130,15 +137,10 @@ def test_records_of_the_topic_are_deleted(site: Site) -> None:
     trial.await_ready()
     until(lambda: {name for name in before if not name.endswith(".osr")} <= trial.published().keys(), 20, trial.tail)
     assert all(trial.snapshots(number) for number in range(2)), "without a new record"
-    trial.lose_the_machine()
-    trial.begin(100)
-    trial.end_exactly_once()
+    trial.goes_on_elsewhere()
     trial.cut()
     shutil.rmtree(trial.folder)
-    trial.start()
-    last = trial.await_exit(1)
-    assert "no snapshot leads to offset" in last
-    assert "on_lost_state" in last
+    trial.fails_to_start("no snapshot leads to offset", "on_lost_state")
 
 
 @pytest.mark.fault("the topic of states is not compacted")
@@ -146,10 +148,7 @@ def test_the_topic_is_not_compacted(site: Site) -> None:
     """Retention would delete the snapshots of a quiet partition."""
     trial = TopicTrial(site)
     configure(site.broker.address, trial.topic, {"cleanup.policy": "delete"})
-    trial.start()
-    last = trial.await_exit(1)
-    assert trial.topic in last
-    assert "cleanup.policy=compact" in last
+    trial.fails_to_start(trial.topic, "cleanup.policy=compact")
     configure(site.broker.address, trial.topic, {"cleanup.policy": "compact"})
     trial.begin(60)
     configure(site.broker.address, trial.topic, {"cleanup.policy": "compact,delete"})
@@ -170,9 +169,7 @@ def test_a_quota(site: Site) -> None:
     set_quota(site.broker.address, client, None)
     trial.settle()
     trial.await_published()
-    trial.lose_the_machine()
-    trial.begin(100)
-    trial.end_exactly_once()
+    trial.goes_on_elsewhere()
 
 
 @pytest.mark.fault("a snapshot in the topic of states is incomplete")
@@ -180,9 +177,7 @@ def test_a_quota(site: Site) -> None:
 def test_a_part_is_missing(site: Site) -> None:
     """An earlier snapshot and a longer replay lead to the same bits."""
     trial = TopicTrial(site)
-    trial.begin(100)
-    for _ in range(2):
-        trial.grow()
+    trial.begin_with_snapshots(2)
     trial.worker.kill()
     newest = [trial.snapshots(number)[-1] for number in range(2)]
     trial.spoil(newest)
@@ -194,22 +189,16 @@ def test_a_part_is_missing(site: Site) -> None:
     trial.end_exactly_once()
     trial.spoil([name for number in range(2) for name in trial.snapshots(number)])
     shutil.rmtree(trial.folder)
-    trial.start()
-    last = trial.await_exit(1)
-    assert "no snapshot leads to offset" in last
-    assert "on_lost_state" in last
+    trial.fails_to_start("no snapshot leads to offset", "on_lost_state")
 
 
 @pytest.mark.fault("a snapshot in the topic of states is of a newer version")
 def test_a_newer_version_has_written(site: Site) -> None:
     """This version names the other one, and takes a snapshot that it can read."""
     trial = TopicTrial(site)
-    trial.begin(100)
-    for _ in range(2):
-        trial.grow()
+    trial.begin_with_snapshots(2)
     trial.worker.kill()
     log = state_copies(load_settings(trial.stream.config(), instance="w"), trial.folder)
-    assert log is not None
     log.pull()
     for number in range(2):
         newest = trial.folder / trial.snapshots(number)[-1]

@@ -59,13 +59,11 @@ def test_records_from_another_time(site: Site) -> None:
     for suffix in ("decisions", "dlq"):
         for record in records_of(stream.address, f"{stream.topic}.{suffix}"):
             assert abs(record.timestamp - now) < 600_000
-            original = dict(record.headers).get(ORIGINAL)
-            if original is not None:
-                replaced[suffix, int(original)] += 1
+            if ORIGINAL in (headers := dict(record.headers)):
+                original = int(headers[ORIGINAL])
+                replaced[suffix, original] += 1
                 if suffix == "decisions":
-                    assert json.loads(record.value)["t"] == int(original) / 1000, (
-                        "the value tells the record's own time"
-                    )
+                    assert json.loads(record.value)["t"] == original / 1000, "the value has the record's own time"
     assert replaced == {(suffix, timestamp): 2 for suffix in ("decisions", "dlq") for timestamp in odd.values()}
 
 

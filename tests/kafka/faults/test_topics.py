@@ -8,7 +8,7 @@ import pytest
 
 from tests.kafka.faults.auditing import audit, decisions
 from tests.kafka.faults.doing import TOPIC_CONFIGS, add_partitions, delete_topic, make_topics
-from tests.kafka.faults.trials import POISON, Site, Trial, all_places
+from tests.kafka.faults.trials import POISON, Site, Trial
 from tests.kafka.scraping import metrics
 from tests.kafka.streams import Sent, instances
 
@@ -21,15 +21,14 @@ def forget(trial: Trial) -> None:
 @pytest.mark.fault("the input is deleted and made again")
 @pytest.mark.parametrize("lost", ["cold", "fail"])
 def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
-    """With ``cold`` it goes on with what is new; with ``fail`` somebody is asked first. No id is used again."""
+    """With ``cold`` it goes on with what is new; with ``fail`` it ends with an error. No id is used again."""
     trial = Trial(site, on_lost_state=lost)
     topic = trial.stream.topic
     trial.begin(140)
     before = decisions(trial.stream)
     trial.mark()
     delete_topic(site.broker.address, topic)
-    trial.await_not_ready(topic)
-    trial.await_line(topic)
+    trial.await_reason(topic)
     time.sleep(3)
     ages = [age for _, age in metrics(trial.worker).get("stream_osr_progress_age_seconds", ())]
     assert all(age > 2 for age in ages), "with no input there is no progress"
@@ -38,9 +37,7 @@ def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
     forget(trial)
     trial.feed(100, poison=True)
     if lost == "fail":
-        last = trial.await_exit(1)
-        assert topic in last
-        assert "on_lost_state" in last
+        trial.fails(topic, "on_lost_state")
         assert trial.lines(topic, "70"), trial.tail()
         trial.stream.settings["on_lost_state"] = "cold"
         trial.start()
@@ -79,7 +76,7 @@ def test_an_output_is_deleted_and_made_again(site: Site, output: str, at_once: b
         make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
     trial.await_line(topic, "was deleted")
     trial.finish()
-    audit(trial.stream, gone=all_places(trial.stream, [range(end) for end in done]))
+    audit(trial.stream, gone=[(number, offset) for number, end in enumerate(done) for offset in range(end)])
 
 
 @pytest.mark.fault("the input gets another partition")
@@ -107,15 +104,12 @@ def test_every_field_has_another_name(site: Site) -> None:
     """A feed that was renamed upstream is no novelty."""
     trial = Trial(site)
     trial.begin(200)
-    known = trial.figure("subclasses")
-    events = trial.figure("events_total")
+    known = trial.figure("subclasses"), trial.figure("events_total")
     renamed = [(n % 2, Sent(b"r%d" % n, b'{"length": %d.5, "width": %d.25}' % (n % 7, n % 11))) for n in range(64)]
     trial.stream.send(renamed)
     trial.settle()
-    assert trial.figure("dead_letters_total") == 64
-    assert trial.figure("decisions_total") == 200
-    assert trial.figure("subclasses") == known
-    assert trial.figure("events_total") == events
+    assert (trial.figure("dead_letters_total"), trial.figure("decisions_total")) == (64, 200)
+    assert (trial.figure("subclasses"), trial.figure("events_total")) == known
     trial.decide(60)
     assert trial.ready()[0] == 200
     trial.end_exactly_once()

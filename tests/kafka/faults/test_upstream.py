@@ -35,23 +35,15 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
         producer.init_transactions()
         producer.begin_transaction()
         (_, first), *others = instances(1 + BEHIND, 1, 7, begin=1000)
-        sent = producer.send(
-            stream.topic,
-            key=first.key,
-            value=first.value,
-            headers=list(first.headers),
-            partition=0,
-            timestamp_ms=1_700_000_000_030,
-        )
+        content = {"key": first.key, "value": first.value, "headers": list(first.headers)}
+        sent = producer.send(stream.topic, **content, partition=0, timestamp_ms=1_700_000_000_030)
         assert sent.get(10).offset == len(stream.sent[0])
         stream.sent[0].append(first)
         stream.send(others)
         until(lambda: waiting(service) == (1 + BEHIND, 1 + BEHIND), 10, lambda: str(figures.partitions))
         assert figures.ready, "transactions may take a while"
         until(lambda: not figures.ready, 20, lambda: str(figures.partitions))
-        until(
-            lambda: own in overview.ready().message, 10, lambda: overview.ready().message
-        )  # asked in the next check
+        until(lambda: own in overview.ready().message, 10, lambda: overview.ready().message)
         said = overview.ready().message
         for word in (place, f"{1 + BEHIND} records", own, "kafka-transactions.sh", "abort", "--start-offset 30"):
             assert word in said
@@ -62,9 +54,9 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
         producer.commit_transaction()
         stream.wait()
         until(lambda: figures.ready and waiting(service) == (0, 0), 20, lambda: str(figures.reasons))
-        told = [line for line in lines if place in line]
-        assert 1 <= len([line for line in told if "kafka-transactions.sh" in line]) < 8
-        assert any("the open transaction has ended" in line for line in told)
+        about = [line for line in lines if place in line]
+        assert 1 <= len([line for line in about if "kafka-transactions.sh" in line]) < 8
+        assert any("the open transaction has ended" in line for line in about)
     producer.close()
     check_exactly_once(stream)
 

@@ -1,4 +1,4 @@
-"""A service with a stream of its own, told to do things by the command line and looked at from outside."""
+"""A service with its own stream, started by its command and watched from outside."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import Service, load_settings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.doing import make_topics
 from tests.kafka.scraping import address, metrics, total
 from tests.kafka.security import GUARDED_USER, PASSWORD
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model, until
@@ -111,28 +112,17 @@ class Trial:
             self.make_topics()
 
     def make_topics(self) -> None:
-        """Create missing topics as the command does."""
-        with KafkaAdminClient(bootstrap_servers=self.broker.address) as client:
-            client.create_topics(
-                {
-                    self.stream.settings["state_topic"]: {
-                        "num_partitions": self.stream.partitions,
-                        "replication_factor": 1,
-                        "configs": {"cleanup.policy": "compact"},
-                    }
-                },
-                wait_for_metadata=True,
-            )
+        """Create the topic of states as the command does."""
+        configs = {self.stream.settings["state_topic"]: {"cleanup.policy": "compact"}}
+        make_topics(self.broker.address, self.stream.partitions, configs)
 
     # What goes in.
 
     def feed(self, n: int = 60, *, poison: bool = False, keyless: bool = False, long: bool = False) -> None:
         """Put records into the input, perhaps some dead letters among them, without keys, or with a long header."""
         records = instances(n, self.stream.partitions, seed=self.fed, begin=self.fed)
-        if keyless:
-            records = [(number, each._replace(key=None)) for number, each in records]
-        if long:
-            records = [(number, each._replace(headers=LONG)) for number, each in records]
+        changes = {**({"key": None} if keyless else {}), **({"headers": LONG} if long else {})}
+        records = [(number, each._replace(**changes)) for number, each in records]
         if poison:
             records += [(number % self.stream.partitions, each) for number, each in enumerate(POISON)]
         self.fed += n
@@ -159,7 +149,7 @@ class Trial:
         self.await_ready()
 
     def end(self) -> None:
-        """Stop it as people do: nothing is unaccounted for, and it ends well."""
+        """Stop it by SIGTERM: nothing is unaccounted for, and it ends well."""
         self.check_accounts()
         self.count()
         self.worker.process.send_signal(signal.SIGTERM)
@@ -188,13 +178,19 @@ class Trial:
         before = self.stream.counted or {"lost": 0.0, "repeated": 0.0}
         self.stream.counted = {kind: its + self.figure(f"{kind}_records_total") for kind, its in before.items()}
 
-    def await_exit(self, code: int, seconds: float = SOON) -> str:
-        """Wait for its end with this exit code, and return the line that says why: its error, or the last one."""
-        until(lambda: self.worker.process.poll() is not None, seconds, lambda: f"it goes on:\n{self.tail()}")
-        assert self.worker.process.returncode == code, self.tail()
+    def fails_to_start(self, *words: str, instance: str = "w") -> None:
+        """Start it, and check that it ends by itself as `fails` says."""
+        self.start(instance)
+        self.fails(*words)
+
+    def fails(self, *words: str) -> None:
+        """Check that it ends by itself with exit code 1 and an error that has these words."""
+        until(lambda: self.worker.process.poll() is not None, SOON, lambda: f"it goes on:\n{self.tail()}")
+        assert self.worker.process.returncode == 1, self.tail()
         lines = self.worker.lines()
         assert not any("Traceback" in line for line in lines), self.tail()
-        return next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1])
+        error = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1])
+        assert all(word in error for word in words), error
 
     # What is seen of it.
 
@@ -218,11 +214,16 @@ class Trial:
     def await_not_ready(self, *words: str, seconds: float = SOON) -> None:
         """Wait until it says that it is not ready, and why, in such words."""
 
-        def told() -> bool:
+        def is_said() -> bool:
             code, text = self.ready()
             return code == 503 and all(word.lower() in text.lower() for word in words)
 
-        until(told, seconds, lambda: f"503 with {words} was expected, not {self.ready()}\n{self.tail()}")
+        until(is_said, seconds, lambda: f"503 with {words} was expected, not {self.ready()}\n{self.tail()}")
+
+    def await_reason(self, *words: str, seconds: float = SOON) -> None:
+        """Wait until it is not ready, and until its log has the reason too."""
+        self.await_not_ready(*words, seconds=seconds)
+        self.await_line(*words)
 
     def is_healthy(self) -> bool:
         """Say whether its loops turn."""
@@ -239,8 +240,8 @@ class Trial:
     def lines(self, *words: str) -> list[str]:
         """Lines of the log, above those for debugging, with all these words; a number is one only if it is whole."""
         sought = [re.compile(rf"(?<![\w.-]){re.escape(word)}(?!\d)", re.IGNORECASE) for word in words]
-        told = [TIME.sub("", line) for line in self.worker.lines()[self._since :] if " DEBUG " not in line]
-        return [line for line in told if all(each.search(line) for each in sought)]
+        lines = [TIME.sub("", line) for line in self.worker.lines()[self._since :] if " DEBUG " not in line]
+        return [line for line in lines if all(each.search(line) for each in sought)]
 
     def await_line(self, *words: str, seconds: float = SOON) -> str:
         """Wait for a line of the log with all these words."""
@@ -269,19 +270,19 @@ class ServiceThread:
     def __init__(self, stream: Stream, **makers: Any) -> None:
         self.service = Service(load_settings(stream.config(), instance="w"), **makers)
         self.error: BaseException | None = None
-        self._told = threading.Event()
+        self._stopped = threading.Event()
         self.thread = threading.Thread(target=self._work)
         self.thread.start()
 
     def _work(self) -> None:
         try:
-            self.service.run(self._told.is_set)
+            self.service.run(self._stopped.is_set)
         except BaseException as error:
             self.error = error
 
     def stop(self) -> None:
         """End it as SIGTERM does."""
-        self._told.set()
+        self._stopped.set()
         self.thread.join(60)
         assert not self.thread.is_alive()
 
@@ -320,12 +321,12 @@ class Watch:
                 return [self._consumer.committed(place, timeout_ms=3000) or 0 for place in self._places]
             except KafkaError as error:
                 if time.monotonic() > ends:
-                    raise AssertionError(f"the broker does not tell what is committed: {error}") from None
+                    raise AssertionError(f"the broker does not say what is committed: {error}") from None
                 time.sleep(0.2)
 
 
 def said_at(worker: Worker, path: str) -> tuple[int, str]:
-    """Status of an answer, and its text; 0: nobody answers."""
+    """Status of an answer, and its text; 0: no answer."""
     try:
         with urlopen(address(worker) + path, timeout=10) as answer:
             return int(answer.status), answer.read().decode()
@@ -341,6 +342,14 @@ def assigned(worker: Worker) -> float:
     return total(metrics(worker), "stream_osr_assigned_partitions")
 
 
+def kill_workers() -> None:
+    """Kill the workers that tests have left behind."""
+    for worker in Worker.started:
+        if worker.process.poll() is None:
+            worker.kill()
+    Worker.started.clear()
+
+
 def workers_of(trial: Trial) -> dict[str, int]:
     """Process ids of the workers under a parent, the latest of each."""
     started = (re.search(r"(\S+) started, process (\d+)", line) for line in trial.worker.lines())
@@ -353,8 +362,3 @@ def kill(trial: Trial, name: str) -> None:
     if process is not None:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-
-
-def all_places(stream: Stream, ranges: Sequence[range]) -> list[tuple[int, int]]:
-    """Places of records, by ranges of offsets of the partitions."""
-    return [(number, offset) for number, offsets in enumerate(ranges) for offset in offsets]

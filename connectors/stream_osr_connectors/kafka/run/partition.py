@@ -407,7 +407,7 @@ def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut 
 
 
 def ready(
-    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
+    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, requested: bool, labels: int
 ) -> Cut | None:
     """Return the next micro-batch, or ``None`` if it is not ready.
 
@@ -421,7 +421,7 @@ def ready(
         Number of records of a full micro-batch.
     due
         Whether the first record has waited for long enough.
-    asked
+    requested
         Whether there are commands, which apply with a micro-batch, even with an empty one.
     labels
         Where the topic of labels ends.
@@ -430,13 +430,13 @@ def ready(
     --------
     >>> from collections import namedtuple
     >>> At = namedtuple("At", "offset")
-    >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, asked=False, labels=0)
+    >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, requested=False, labels=0)
     Cut(size=2, end=Boundary(offset=9, labels=0))
-    >>> ready([At(10)], Boundary(9), size=2, due=False, asked=False, labels=0) is None
+    >>> ready([At(10)], Boundary(9), size=2, due=False, requested=False, labels=0) is None
     True
     """
     count = len(waiting)
-    if count < size and not (due and count) and not (asked and not count):
+    if count < size and not (due and count) and not (requested and not count):
         return None
     count = min(count, size)
     end = waiting[count - 1].offset + 1 if count else done.offset

@@ -377,7 +377,7 @@ class Streams(Job):
             owned.crowded = self._keeper.is_crowded(place, owned.state)
             due = due and not owned.crowded
         due = due or (bool(owned.buffer) and self._bounds.is_read(place))
-        return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=commands.end)
+        return ready(owned.buffer, done, size=self._batch_size, due=due, requested=asked, labels=commands.end)
 
     def _close(self, place: Place, owned: Owned, cut: Cut) -> PendingBatch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]

@@ -1,0 +1,1 @@
+"""Checks of structure and style, which ``make lint`` runs: ``python -m tools.checks``."""
