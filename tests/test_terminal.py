@@ -258,7 +258,7 @@ def test_a_phase_is_a_bar_on_a_terminal_and_else_a_line(terminal: bool, monkeypa
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", stream)
     for name in ("", "stream_osr"):  # the service sets handlers for its process, which other tests run in this one
-        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [logging.NullHandler()])
     console = Terminal(stderr=True)
     with Phases(console, lines=True) as phases:
         phases.begin("training", 25)

@@ -74,6 +74,7 @@ def check_statistics(stream: Stream) -> None:
                 np.testing.assert_array_equal(row, inside[key][seq])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chains", [1, pytest.param(4, marks=pytest.mark.thorough)])
 def test_counts_and_statistics_agree_while_classes_come_and_go(chains):
     """Five classes, two at a time, some near each other."""

@@ -77,6 +77,7 @@ def test_a_class_of_one_in_four_hundred_is_announced_in_the_end(noise):
     assert not any(isinstance(event, UnknownRateJumped) for event in events)
 
 
+@pytest.mark.thorough
 def test_gain_of_a_subclass_over_the_background(given):
     known, background = given.trained.known, given.trained.noise_range
     noise, prior = noise_model_of(background), known.prior

@@ -17,6 +17,8 @@ from stream_osr.model.prior import Prior, homogeneous
 from tests.model.chains import sampler_state
 from tests.model.problems import KINDS, Problem, make_base, random_problem, random_rows
 
+pytestmark = pytest.mark.thorough  # compiles kernels of its own
+
 
 def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
     """Every density under a dish that holds somebody, from statistics and from scratch."""

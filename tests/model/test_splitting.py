@@ -20,6 +20,8 @@ from tests.model import chains
 from tests.model.problems import StreamProblem, check_counts, fill, make_base, random_problem, sources, stream_problem
 from tests.oracles import crf, stream
 
+pytestmark = pytest.mark.thorough  # compiles kernels of its own
+
 ROWS = np.array([[0.9], [1.6], [1.1], [0.2]])
 SEATINGS = [
     # tables 0 (known class 0) and 1 (the emerging subclass) were there; new ones follow
