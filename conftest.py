@@ -70,3 +70,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         lacking = ", ".join(f"{name} ({remedy})" for name, remedy in tiers.missing().items())
         hint = f", which lack on this machine: {lacking}" if lacking else ""
         terminalreporter.write_line(f"not run: tests of the second tier (make test-all){hint}")
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """End at a module that cannot be imported; with several processes pytest would run all other tests first."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.exit(f"{report.nodeid} cannot be imported\n{report.longreprtext}", returncode=1)
