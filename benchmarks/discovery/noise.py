@@ -123,13 +123,13 @@ def judge(model: OpenSetRecognizer, events: Sequence[Event], kind: np.ndarray) -
     for decision in model.drain():
         if decision.subclass_id is not None:
             members.setdefault(decision.subclass_id, []).append(decision.seq)
-    announced: dict[str, list[int]] = {name: [] for name in KINDS}
+    by_kind: dict[str, list[int]] = {name: [] for name in KINDS}
     for key, seq in announced(events).items():
         if key in members:
-            announced[KINDS[np.bincount(kind[members[key]], minlength=3).argmax()]].append(seq)
-    late = int((kind[: min(announced["new"]) + 1] == 1).sum()) if announced["new"] else None
+            by_kind[KINDS[np.bincount(kind[members[key]], minlength=3).argmax()]].append(seq)
+    late = int((kind[: min(by_kind["new"]) + 1] == 1).sum()) if by_kind["new"] else None
     jumps = sum(isinstance(event, UnknownRateJumped) for event in events)
-    return {"late": late, "jumps": jumps, **{f"announced {name}": len(announced[name]) for name in KINDS}}
+    return {"late": late, "jumps": jumps, **{f"announced {name}": len(by_kind[name]) for name in KINDS}}
 
 
 def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
