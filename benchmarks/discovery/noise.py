@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.discovery.streams import prepare
+from benchmarks.discovery.streams import announced, prepare
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import parameters
 from stream_osr.discovery.events import Event
