@@ -21,15 +21,32 @@ runpy.run_path(sys.argv[1], {{'CHAINS': sys.argv[2]}}, '__main__')"""
 """Run a script whole. One (65) uses ``CHAINS`` without defining it; three name modules of the first layout."""
 
 
-SHORT = {"61_river_wrappers": "river's BaggingClassifier: 71 of 79 right; instances that are drawn twice count twice"}
-"""What does not hold, and why."""
+OPEN = {
+    "a01_category_direction_mark": "invisible marks make another category",
+    "a02_label_zero_width_space": "invisible marks make another class",
+    "a05_time_in_milliseconds": "times in milliseconds are read as seconds",
+    "a07_feature_vanishes_midway": "a feature that vanishes in the stream has no event",
+    "a08_nested_fields_dropped": "fit does not report nested fields",
+    "a09_label_command_typo": "a label with a typing error opens a class",
+    "a11_locale_not_utf8": "a source file is read with the encoding of the locale",
+    "a13_uuid_key_until_save": "keys that cannot be saved are refused late",
+    "a14_mlflow_array_model": "a model of arrays has no signature for MLflow",
+    "a15_mlflow_training_frame": "MLflow refuses whole numbers",
+    "a16_http_compressed_body": "compressed requests have a misleading answer",
+    "a18_frame_of_other_columns": "a frame without any known column is decided",
+    "a19_constant_column": "a column that was constant in training has an invented spread",
+    "a21_labels_in_another_order": "labels and rows are paired by place",
+    "a22_follow_before_the_file": "--follow does not wait for the file; the result depends on the first second",
+    "a29_error_code_of_a_sensor": "an error code is announced as a class",
+    "a30_bom_in_json_messages": "Kafka and HTTP refuse a byte order mark",
+}
+"""Cases that do not hold yet, with the reason."""
 
 
 def marked(case: Path) -> Any:
-    reason = SHORT.get(case.stem)
-    return pytest.param(
-        case, id=case.stem, marks=[] if reason is None else pytest.mark.xfail(reason=reason, strict=True)
-    )
+    reason, strict = OPEN.get(case.stem), case.stem != "a22_follow_before_the_file"
+    marks = [] if reason is None else pytest.mark.xfail(reason=reason, strict=strict)
+    return pytest.param(case, id=case.stem, marks=marks)
 
 
 @pytest.mark.parametrize("case", [marked(path) for path in sorted(CASES.glob("*.py"))])
