@@ -398,7 +398,12 @@ def test_a_model_without_a_number_that_varies_is_saved_and_goes_on(constants, tm
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("memory", "arguments"),
-    [(0.95, {}), (0.0, {"follow_drift": True}), (0.95, {"batch_size": 64, "window": 20, "decision_delay": 40})],
+    [
+        (0.95, {}),
+        (0.0, {"follow_drift": True}),
+        (0.95, {"batch_size": 64, "window": 20}),
+        (0.95, {"decision_delay": 40}),
+    ],
 )
 def test_a_dependent_stream_goes_on_bit_for_bit_with_new_classes_and_gaps(memory, arguments, tmp_path):
     """Saved in the midst of batches, with a class that a person names, one that a label opens, and missing values."""
