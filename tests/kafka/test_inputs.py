@@ -95,7 +95,7 @@ def test_a_bounded_run_ends_by_itself(broker: Broker, tmp_path: Path, workers: i
 
 @pytest.mark.parametrize("delay", [0, 16])
 def test_a_bounded_run_from_the_beginning(broker: Broker, tmp_path: Path, delay: int) -> None:
-    """It ends at once over nothing, decides what is held back, and has the same bits."""
+    """An empty input ends the service at once. Delayed decisions are made, with the same bits."""
     stream = Stream(broker.address, tmp_path, 2, small_model(decision_delay=delay), stop="end")
     for turn in (0, 1, 2):
         stream.send(instances(150, 2, seed=turn) if turn else [])

@@ -219,7 +219,7 @@ def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path)
         summaries = [json.loads(record.value) for record in said if record.key.startswith(place)]
         models = list(dict.fromkeys(summary["model"] for summary in summaries))
         assert models == [first.trained.fingerprint, second.trained.fingerprint]
-        assert len({summary["run"] for summary in summaries}) == 2, "what goes on is said anew, of another run"
+        assert len({summary["run"] for summary in summaries}) == 2, "each run publishes its own summaries"
 
 
 def test_a_worker_of_the_old_model_leaves_a_partition_alone_that_is_the_new_ones(
