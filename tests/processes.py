@@ -204,7 +204,7 @@ def main() -> None:
             _become(request)
         except SystemExit as ended:
             code = ended.code or 0
-        if request.get("quick") and isinstance(code, int) and not sys.warnoptions:
+        if request.get("quick") and isinstance(code, int):
             _leave(code)
         sys.exit(code)  # type: ignore[arg-type]
 
@@ -287,6 +287,7 @@ def _become(request: dict[str, Any]) -> None:
     """Become the process of a request."""
     os.environ.clear()
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # the environment may name another folder
     os.chdir(request["cwd"])
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # the inherited ones know of other files
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115

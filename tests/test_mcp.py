@@ -19,8 +19,9 @@ from stream_osr_connectors.page.live.feeds import FileFeed
 from stream_osr_connectors.page.live.file_commands import FileActs
 from stream_osr_connectors.page.live.input_rows import InputRows
 from stream_osr_connectors.page.live.watcher import Watcher
+from tests.documents import forked
 from tests.live.served import ANNA, TOKENS, make_run
-from tests.processes import COMMAND
+from tests.processes import COMMAND, asking_socket
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -90,11 +91,11 @@ def talk(steps: Callable[[Server], Awaitable[None]], server: Any) -> None:
 
 
 def started(folder: Path, token: str) -> Any:
-    """Parameters of a process that serves the run of a folder, for the owner of a token."""
+    """Parameters of a forked process that serves the run of a folder, for the owner of a token."""
     from mcp import StdioServerParameters
 
     options = ("--input", "new.jsonl", "--key", "id", "--allow-commands", "--tokens", "tokens")
-    arguments = [*COMMAND, "mcp", "decisions.jsonl", *options]
+    arguments = ["-ISE", forked.__file__, asking_socket(), "stream-osr", "mcp", "decisions.jsonl", *options]
     return StdioServerParameters(command=sys.executable, args=arguments, env=environment(token), cwd=folder)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
+from tests import processes
 from tests.blobs import fitted
 from tools.kept import keep, take
 
@@ -102,7 +103,8 @@ def test_another_process_decides_the_same(model: OpenSetRecognizer, rows: pd.Dat
     Path("rows.json").write_text(json.dumps(rows.to_dict("list")))
     environment = {**os.environ, "MLFLOW_TRACKING_URI": mlflow.get_tracking_uri()}
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT}/connectors"
-    subprocess.run([sys.executable, "-c", ELSEWHERE, uri, "rows.json", "found.txt"], env=environment, check=True)
+    done = processes.run("-c", ELSEWHERE, uri, "rows.json", "found.txt", env=environment)
+    assert done.returncode == 0, done.stderr
     alone, stream = expected(model, rows)
     assert Path("found.txt").read_text().split("\n") == [repr(each.to_dict("list")) for each in (alone, stream)]
     assert {"left", "right", "unknown"} == {*alone["label"]}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests import processes
 from tests.data import need_data
 from tests.documents.reading import ROOT
 
@@ -15,8 +14,7 @@ from tests.documents.reading import ROOT
 @pytest.mark.needs("data")
 def test_the_protocol_of_the_paper_runs() -> None:
     need_data("PENDIGITS")
-    command = [sys.executable, "-m", "benchmarks.paper.example", "PENDIGITS"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = processes.run("-m", "benchmarks.paper.example", "PENDIGITS", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found = re.search(r"micro-F\D+(\d?\.\d+)", done.stdout)
     assert found is not None, done.stdout

@@ -21,7 +21,7 @@ def main() -> None:
     if Path(command).name == "stream-osr":
         imported = "from stream_osr_connectors.cli.app import main"
         arguments = ["-c", f"import sys; sys.argv[0] = {command!r}; {imported}; sys.exit(main())", *arguments]
-    request = {"arguments": arguments, "cwd": str(Path.cwd()), "env": dict(os.environ)}
+    request = {"arguments": arguments, "cwd": str(Path.cwd()), "env": dict(os.environ), "quick": True}
     ours, theirs = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(sock)

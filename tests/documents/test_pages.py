@@ -27,9 +27,6 @@ NOT_RUN: dict[str, int] = {
 LONG: dict[str, int] = {"docs/tutorials/images.md": 1, "docs/tutorials/texts.md": 2}
 """Blocks of a page that repeat an example with other seeds; one seed is run without them."""
 
-STARTED = {"README.md"}
-"""Pages whose ``stream-osr`` is started as a reader starts it; on the others it is forked (:class:`Session`)."""
-
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
@@ -46,7 +43,7 @@ def test_a_page_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     with usual_broker(text, pytestconfig, monkeypatch) if needs_broker(text) else nullcontext():
-        Session(name_of(page), tmp_path, forked=name_of(page) not in STARTED, long=long).run(text)
+        Session(name_of(page), tmp_path, forked=True, long=long).run(text)
 
 
 def test_blocks_that_are_not_run_are_listed() -> None:

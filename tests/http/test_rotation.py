@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.blobs import fitted_once
 from tests.http import rotating
 from tests.http.serving import MODEL, Service, await_decisions, check_against_files, instances, lines_of
@@ -23,8 +22,7 @@ def test_kills_at_each_step_lose_and_repeat_nothing(tmp_path: Path) -> None:
     state, n = tmp_path / "state", 240
     state.mkdir()
     fitted_once(**MODEL).save(state / "model.osr")
-    command = [sys.executable, "-m", "tests.http.rotating", state, str(n)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    done = processes.run("-m", "tests.http.rotating", state, n, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     steps = (state / "steps").read_text().split()
     assert {*steps} == {*rotating.STEPS}
