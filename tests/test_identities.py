@@ -148,7 +148,7 @@ class Story:
 
 
 @pytest.mark.thorough
-@examples(40, suppress_health_check=[HealthCheck.too_slow])
+@examples(12, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(operations, min_size=5, max_size=16), st.sampled_from([{}, {"decision_delay": 12}, {"window": 0}]))
 @example([("promote", 0, 1, "left"), ("label", 34, "left"), ("flush",)], {})  # the last instance of a subclass goes
 def test_identities_are_never_used_again(story, arguments):

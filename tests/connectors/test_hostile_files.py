@@ -124,7 +124,7 @@ def test_values_that_python_does_not_write_out() -> None:
 
 
 @pytest.mark.thorough
-@examples(240)
+@examples(120)
 @given(files, suffixes, whichever)
 def test_files_of_anything(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
     check_file(*file, suffix, all_fields=all_fields)

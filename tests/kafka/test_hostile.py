@@ -138,7 +138,7 @@ def test_an_error_without_a_text_becomes_a_dead_letter() -> None:
 
 
 @pytest.mark.thorough
-@examples(300)
+@examples(120)
 @given(feeds, st.sampled_from(DECODERS))
 def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
     check_feed(feed, decode)

@@ -103,7 +103,7 @@ def usual_values(n: int) -> list[bytes]:
     return [json.dumps(x).encode() for x, _ in stream_part(n)]
 
 
-@examples(300)
+@examples(120)
 @given(
     batches=st.lists(st.lists(contents, min_size=1, max_size=12), min_size=1, max_size=3),
     fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),

@@ -198,7 +198,7 @@ EVENT = st.fixed_dictionaries({"type": TYPES, "model": st.just("m"), "seq": st.i
 RECORDS = st.tuples(DECISION | EVENT, st.dictionaries(NAMES | ANY, JSON, max_size=3)).map(lambda two: two[0] | two[1])
 
 
-@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists((RECORDS | JSON).map(json.dumps) | ANY, max_size=4), st.booleans(), st.integers(0, 30))
 def test_any_lines_become_a_report_or_an_error_in_a_line(
     tmp_path: Path, lines: list[str], table: bool, cut: int
@@ -218,7 +218,7 @@ def test_any_lines_become_a_report_or_an_error_in_a_line(
 
 
 @pytest.mark.thorough
-@examples(25)
+@examples(12)
 @given(st.lists(DECISION, min_size=1, max_size=4), st.lists(EVENT, max_size=3), ANY)
 def test_any_text_becomes_a_page_that_can_be_written(decisions: list[Any], events: list[Any], title: str) -> None:
     try:
