@@ -19,11 +19,11 @@ def loss(name: str, instances: int, seeds: range) -> float:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ["LETTER", pytest.param("USPS", marks=pytest.mark.long)])
 def test_a_new_class_is_seen_after_a_quiet_time_as_at_the_start(name):
     # 5000 instances are 25 half-lives: what is older weighs less than 1e-7, so this is the state of any later time;
-    # the loss of a seed is 0.01, with a standard deviation of 0.01: five are enough for this bound
-    assert loss(name, 5_000, range(5)) < 0.05
+    # the loss of a seed is 0.01, with a standard deviation of 0.01: two are enough for this bound
+    assert loss(name, 5_000, range(2)) < 0.05
 
 
 @pytest.mark.long

@@ -62,15 +62,15 @@ def test_events_name_batch_position_and_model(trained):
     assert all((e.seq, e.model) == (32 * e.batch + 31, trained.fingerprint) for e in events)
 
 
-FURTHER = (2, {}), (1, {}), (32, {"half_life": 1.0}), (32, {"window": 0}), (32, {"sweeps": 0})
+FURTHER = (1, {}), (32, {"half_life": 1.0}), (32, {"window": 0}), (32, {"sweeps": 0})
 
 
 @pytest.mark.parametrize(("size", "changes"), [(33, {"half_life": float("inf")}), *further(*FURTHER)], ids=str)
 def test_counts_agree_after_batches_of_any_size_whatever_the_settings(trained, size, changes):
-    stream = open_stream(trained, PARAMETERS)
-    for start in range(0, 330 if size < 32 else 192, size):
-        arrived = arrivals(trained, size, start)
-        stream, _ = close_batch(trained, stream, arrived, [], PARAMETERS.model_copy(update=changes))
+    stream, arrived = open_stream(trained, PARAMETERS), arrivals(trained, 240 if size < 32 else 192)
+    for start in range(0, len(arrived), size):
+        batch = arrived[start : start + size]
+        stream, _ = close_batch(trained, stream, batch, [], PARAMETERS.model_copy(update=changes))
         check_stream(stream)
 
 

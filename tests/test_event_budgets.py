@@ -147,8 +147,8 @@ def without_budgets(trained: Any, clusters: int) -> tuple[OpenSetRecognizer, lis
 
 @pytest.mark.thorough
 def test_a_flood_of_clusters_is_emitted_within_the_budgets_and_counted_whole(trained: Any, tmp_path: Path) -> None:
-    free, everything = without_budgets(trained, 500)
-    model, events = flood(trained, 500)
+    free, everything = without_budgets(trained, 400)
+    model, events = flood(trained, 400)
     summed = [event for event in events if isinstance(event, EventsSummed)]
     counts = sum((Counter(event.counts) for event in summed), Counter[str]())
     assert counts["SubclassEmerged"] > 100, "it is a flood"
@@ -164,7 +164,7 @@ def test_a_flood_of_clusters_is_emitted_within_the_budgets_and_counted_whole(tra
     assert silent & {key for candidate in model.new_classes().candidates for key in candidate.subclasses}
     gaps = np.diff([event.seq for event in summed])
     assert (gaps[:-1] >= rules.SUMMED_EVERY).all()
-    assert flood(trained, 500, save_to=tmp_path)[1] == events
+    assert flood(trained, 400, save_to=tmp_path)[1] == events
 
 
 def test_an_ordinary_stream_emits_everything_and_sums_up_at_its_end(trained: Any) -> None:

@@ -83,11 +83,11 @@ def test_a_key_has_the_results_of_a_recognizer_of_its_own(
     trained: TrainedModel, each_alone: Callable[..., Results], memory: int, arguments: Any
 ) -> None:
     keyed = Keyed(trained, memory=memory, **ARGUMENTS, **grouped(**dict(arguments)))
-    for by, x, t in rows(700):
+    for by, x, t in rows(450):
         keyed.learn_one(x, by=by, t=t, key=t)
     keyed.flush()
-    assert results(keyed) == each_alone(700, *arguments)
-    assert keyed.loaded == 0 if memory == 1 << 30 else keyed.loaded > 20
+    assert results(keyed) == each_alone(450, *arguments)
+    assert keyed.loaded == 0 if memory == 1 << 30 else keyed.loaded > 10
 
 
 @pytest.mark.thorough
@@ -167,7 +167,10 @@ def test_what_cannot_be_used_changes_nothing(trained: TrainedModel, tmp_path: Pa
         keyed[asleep]
 
 
-@pytest.mark.parametrize(("memory", "arguments"), [(1, DELAYED), *further((1, WAITING), (1 << 30, PLAIN))])
+LONG = pytest.param(1, WAITING, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize(("memory", "arguments"), [(1, DELAYED), *further((1 << 30, PLAIN)), LONG])
 def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
     trained: TrainedModel,
     each_alone: Callable[..., Results],

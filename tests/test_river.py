@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("batch_size", "scaled"), [(256, False), (16, True)])
+@pytest.mark.parametrize(("batch_size", "scaled"), [(16, False), pytest.param(256, True, marks=pytest.mark.long)])
 def test_every_check_of_river_holds_and_none_is_skipped(batch_size: int, scaled: bool) -> None:
     from river import checks, preprocessing
 
     def make() -> Any:
-        model = OpenSetRecognizer(batch_size=batch_size)
+        model = OpenSetRecognizer(batch_size=batch_size, chains=1, model=ModelOptions(training_sweeps=3))
         return preprocessing.MinMaxScaler() | model if scaled else model
 
     for check in checks.yield_checks(make()):

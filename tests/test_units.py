@@ -97,14 +97,12 @@ def assert_same(kind: str, other: Table, order: list[int] | None = None, within:
 @pytest.mark.parametrize("kind", KINDS)
 def test_scale_and_origin_of_a_column(kind: str) -> None:
     case = table(kind)
-    columns = np.arange(case.X.shape[1])
-    for column in (0, columns[-1], 31 % len(columns)):
-        for scale in (1e-9, 1e9):
-            factor = np.where(columns == column, scale, 1.0)
-            assert_same(kind, mapped(case, lambda X, factor=factor: X * factor))
-    for column in (0, 31 % len(columns)):
-        shift = np.where(columns == column, 1e6 * np.nanstd(case.X[:, column]), 0.0)
-        assert_same(kind, mapped(case, lambda X, shift=shift: X + shift))
+    width = case.X.shape[1]
+    columns, factor, shift = [0, 31 % width, width - 1], np.ones(width), np.zeros(width)
+    for factor[columns] in ([1e-9, 1e9, 1e9], [1e9, 1e-9, 1e-9]):
+        assert_same(kind, mapped(case, lambda X: X * factor))
+    shift[columns[:2]] = 1e6 * np.nanstd(case.X[:, columns[:2]], axis=0)
+    assert_same(kind, mapped(case, lambda X: X + shift))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "gaps"])

@@ -21,8 +21,8 @@ def blobs():
     """Four known classes and two unknown ones, far apart in three dimensions; training part, test part, answers."""
     rng = np.random.default_rng(0)
     centres = 10.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [-1, -1, 0]])
-    group = np.repeat(np.arange(4), 60)
-    answers = rng.permutation(np.repeat(np.arange(6), 50))
+    group = np.repeat(np.arange(4), 40)
+    answers = rng.permutation(np.repeat(np.arange(6), 30))
     training, test = (centres[of] + rng.normal(size=(len(of), 3)) for of in (group, answers))
     return training, group, test, answers
 

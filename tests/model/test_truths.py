@@ -149,7 +149,7 @@ def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     grid, group = thinned(d), np.array(GROUPS)
     space, start = whitening.fit_whitening(rng.normal(size=(6, d)), group), make_base(d)[0]
     true, drawn = [], []
-    for _ in range(600):
+    for _ in range(300):
         a, p, b = (int(rng.integers(size)) for size in (len(grid.nu), grid.psi.shape[1], len(grid.beta)))
         nu, psi, beta = grid.nu[a], grid.psi[a, p], grid.beta[b]
         truth = draw_groups(GROUPS, rng)
@@ -175,7 +175,7 @@ def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior(
     space, start = whitening.fit_whitening(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
     first, _ = mixed_prior(start, np.ones(2), d)
     true, drawn = [], []
-    for _ in range(600):
+    for _ in range(300):
         concentration = rng.choice(hyperparameters.CONCENTRATION, 2)
         truth = draw_groups(GROUPS, rng)
         rows = crf.draw_rows(truth.dish, mixed_prior(start, concentration, d)[1], rng)
@@ -313,7 +313,7 @@ def of_batch(
     return tests
 
 
-@pytest.mark.parametrize(("d", "truths"), [(2, 4000), (1, 2000)])
+@pytest.mark.parametrize(("d", "truths"), [(1, 2000), pytest.param(2, 4000, marks=pytest.mark.long)])
 def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, truths):
     # two batches of three: the first is re-seated in the window of the second
     past, rng, n = stream_past(d), np.random.default_rng(34), 6
