@@ -26,6 +26,7 @@ CHAINS = (
     "test_joint_distribution",
     "test_splitting",
     "test_likelihood",
+    "test_jit",
     "test_plain",
 )
 """Tests with kernels of their own (``tests.model.chains``). One process compiles and runs them."""

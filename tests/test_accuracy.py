@@ -13,7 +13,7 @@ from tests.data import need_data
 
 @pytest.mark.needs("data")
 @pytest.mark.thorough
-@pytest.mark.parametrize("batch_size", [64, 256])
+@pytest.mark.parametrize("batch_size", [64, pytest.param(256, marks=pytest.mark.long)])
 def test_pendigits_with_five_known_and_five_unknown_classes(batch_size):
     data = need_data("PENDIGITS")
     part = split(data.X, data.y, 5, 5, seed=0)

@@ -122,7 +122,7 @@ def test_parameters_that_are_given_hold_in_every_chain(ensemble):
 # Decisions that wait
 
 
-@pytest.mark.parametrize("delay", [20, *further(16, 48)])
+@pytest.mark.parametrize("delay", [20, *further(48), pytest.param(16, marks=pytest.mark.long)])
 def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained, delay):
     plain = stream(recognizer(trained, decision_delay=1))
     soon = ended(plain)

@@ -132,7 +132,7 @@ def test_process_with_machine_code_does_not_wait_for_one_that_compiles(package):
     assert said == ""
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [LOCKS[1], pytest.param(LOCKS[0], marks=pytest.mark.long)])
 def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package, name):
     lock = not_compiled(package, name)
     count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from tests.blobs import further
 from tests.examples import example
 
 sensors = example("sensors")
@@ -25,7 +24,7 @@ def shares(printed: str) -> dict[str, list[float]]:
     return {state: [float(share) for share in values.split() if share != "."] for state, values in rows}
 
 
-@pytest.mark.parametrize("seed", ["0", *further("1")])
+@pytest.mark.parametrize("seed", ["0", pytest.param("1", marks=pytest.mark.long)])
 def test_followed_they_stay_known_and_the_fault_is_found(seed, monkeypatch, capsys) -> None:
     printed = run(["--follow-drift", "--seed", seed], monkeypatch, capsys)
     found = shares(printed)
@@ -35,7 +34,7 @@ def test_followed_they_stay_known_and_the_fault_is_found(seed, monkeypatch, caps
     assert "drifts" not in printed
 
 
-@pytest.mark.thorough
+@pytest.mark.long  # the page of the example runs it as well
 def test_not_followed_they_turn_unknown_and_drift_is_reported(monkeypatch, capsys) -> None:
     printed = run([], monkeypatch, capsys)
     assert min(shares(printed)[state][-2] for state in sensors.KNOWN) > 0.9, "typicality says that they are known"
@@ -43,7 +42,7 @@ def test_not_followed_they_turn_unknown_and_drift_is_reported(monkeypatch, capsy
     assert re.search(r"full drifts since \d+ \(sparser\), pressure \+", printed)
 
 
-@pytest.mark.thorough
+@pytest.mark.long  # the page of the example runs it as well
 def test_a_jump_is_not_followed_and_is_reported(monkeypatch, capsys) -> None:
     printed = run(["--follow-drift", "--jump"], monkeypatch, capsys)
     assert {state for state in sensors.KNOWN if f"{state} drifts since" in printed} == set(sensors.KNOWN)

@@ -58,7 +58,7 @@ LATE = slice(-2500, None)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("arguments", [{}, {"chains": 1, "batch_size": 16}], ids=repr)
+@pytest.mark.parametrize("arguments", [{}, pytest.param({"chains": 1, "batch_size": 16}, marks=pytest.mark.long)])
 def test_classes_that_move_slowly_stay_known(arguments):
     model = trained(follow_drift=True, **arguments)
     labels, events = run(model, 20_000, upwards(4.0))

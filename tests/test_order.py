@@ -91,7 +91,7 @@ def narrow(seed: int = 0, n: int = 2000) -> Case:
     return Case(X[:500], y[:500].astype(str), X[500:], y[500:].astype(str))
 
 
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("process", ["autoregressive", "noisy", "offsets"])
 def test_dependent_known_classes_stay_known(process, seed):
     run = of(f"{process}/closed", seed, 3000)
@@ -100,7 +100,7 @@ def test_dependent_known_classes_stay_known(process, seed):
     assert run.live_off <= 0.1
 
 
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", [4, pytest.param(1, marks=pytest.mark.long)])
 def test_statistics_count_independent_instances_where_blocks_of_arrival_support_it(seed):
     """Training shows one or two episodes of each class: the frozen model knows how little that is."""
     case = beginning("autoregressive/closed", seed, 4000)

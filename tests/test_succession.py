@@ -372,8 +372,11 @@ def test_only_from_a_stream_that_has_ended_to_one_that_has_not_begun() -> None:
     assert stream_of(model).state.seen == 0
 
 
+LETTER = pytest.param("LETTER", 10, 2, marks=pytest.mark.long)
+
+
 @pytest.mark.needs("data")
-@pytest.mark.parametrize(("name", "n_known", "most"), [("PENDIGITS", 5, 0), ("LETTER", 10, 2)])
+@pytest.mark.parametrize(("name", "n_known", "most"), [("PENDIGITS", 5, 0), LETTER])
 def test_the_class_that_was_trained_since_takes_its_subclasses_and_no_others(
     name: str, n_known: int, most: int
 ) -> None:

@@ -18,7 +18,7 @@ RECORD = dict(zip(RECIPES, ["KNN", "LOF", "Forest", "Mahalanobis", "ClassMahalan
 
 
 @pytest.mark.needs("data")
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_recipes_give_what_is_on_record(seed):
     need_data("WINE")
     with (data_directory() / "breadth" / "recipes.csv").open() as file:

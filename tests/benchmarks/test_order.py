@@ -163,8 +163,11 @@ def test_the_command_measures_a_table_and_writes_the_page(ordered, tmp_path, cap
     assert written.startswith("above")
 
 
+TEP = pytest.param("TEP/closed", marks=pytest.mark.long)
+
+
 @pytest.mark.needs("data")
-@pytest.mark.parametrize("name", ["KEYSTROKE/closed", "KEYSTROKE/open", "TEP/closed"])
+@pytest.mark.parametrize("name", ["KEYSTROKE/closed", "KEYSTROKE/open", TEP])
 def test_the_conditions_on_an_ordered_table_are_met(name):
     given = need_ordered(f"{name}/order")
     shuffled = running.measure(tables.case(f"{name}/shuffled"), 0) if name.endswith("open") else None

@@ -40,7 +40,7 @@ def places_of(stream: Stream, suffix: str = "decisions") -> Counter[tuple[str, i
     return Counter((value["topic"], value["partition"], value["offset"]) for value in values)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_several_inputs_are_decided_each_by_itself(broker: Broker, tmp_path: Path, workers: int) -> None:
     """Two topics of different numbers of partitions, a crash between: each record of each has one decision."""
     stream = Stream(broker.address, tmp_path, 2, small_model(), metrics_port=0, workers=workers)

@@ -27,10 +27,10 @@ TRAINING = [
     # groups, features, kind, ownership
     pytest.param((0, 0, 1, 1), 1, "numbers", True, id="two groups, own dishes, d=1"),
     pytest.param((0, 0, 1, 1), 1, "numbers", False, id="two groups, shared dishes, d=1"),
-    pytest.param((0, 0, 1, 1), 2, "numbers", True, id="two groups, own dishes, d=2"),
-    pytest.param((0, 0, 1, 1), 2, "numbers", False, id="two groups, shared dishes, d=2"),
+    pytest.param((0, 0, 1, 1), 2, "numbers", True, id="two groups, own dishes, d=2", marks=pytest.mark.long),
+    pytest.param((0, 0, 1, 1), 2, "numbers", False, id="two groups, shared dishes, d=2", marks=pytest.mark.long),
     pytest.param((0, 1, 0, 1), 2, "numbers", False, id="two groups in turn, shared dishes, d=2"),
-    pytest.param((0, 0, 0, 0, 0), 1, "numbers", True, id="one group of five, d=1"),
+    pytest.param((0, 0, 0, 0, 0), 1, "numbers", True, id="one group of five, d=1", marks=pytest.mark.long),
     pytest.param((0, 0, 0, 0), 2, "numbers", True, id="one group of four, d=2"),
     pytest.param((0, 0, 1, 1), 1, "categories", True, id="two groups, own dishes, categories, d=1"),
     pytest.param((0, 0, 1, 1), 1, "categories", False, id="two groups, shared dishes, categories, d=1"),
@@ -95,8 +95,8 @@ STREAM = [
     # rows, instances in the window before the batch, splits and merges proposed after each pass
     pytest.param([[3.6], [2.0], [-1.2]], 0, 0, id="three, d=1"),
     pytest.param([[0.8], [1.9], [-1.2]], 1, 0, id="three, one of them in the window, d=1"),
-    pytest.param([[3.4, 1.9], [1.9, 0.7], [-1.2, -0.4]], 0, 0, id="three, d=2"),
-    pytest.param([[3.6], [2.0], [-1.2], [3.8]], 0, 0, id="four, d=1"),
+    pytest.param([[3.4, 1.9], [1.9, 0.7], [-1.2, -0.4]], 0, 0, id="three, d=2", marks=pytest.mark.long),
+    pytest.param([[3.6], [2.0], [-1.2], [3.8]], 0, 0, id="four, d=1", marks=pytest.mark.long),
     pytest.param([[1.2], [1.6], [-1.2], [1.4]], 0, 3, id="four, splits and merges, d=1"),
     pytest.param([[1.2, 0.9], [1.5, 0.7], [-1.6, -0.4]], 1, 3, id="three, splits and merges, d=2"),
 ]

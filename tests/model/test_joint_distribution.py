@@ -58,7 +58,7 @@ def variance_of_row(base: BaseMeasure, rows=()) -> float:
     ("groups", "d", "ownership", "fixed"),
     [
         pytest.param((0, 0, 1, 1), 1, True, False, id="own dishes, d=1"),
-        pytest.param((0, 0, 1, 1), 2, True, False, id="own dishes, d=2"),
+        pytest.param((0, 0, 1, 1), 2, True, False, id="own dishes, d=2", marks=pytest.mark.long),
         pytest.param((0, 0, 1, 1), 1, False, False, id="shared dishes, d=1"),
         pytest.param((0, 0, 0, 1), 2, True, True, id="own dishes, fixed concentrations, d=2"),
         pytest.param((0, 0, 1, 1), 2, False, True, id="shared dishes, fixed concentrations, d=2"),
@@ -127,10 +127,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, ownership
     check(tests, numbers, p)
 
 
-@pytest.mark.parametrize(
-    ("d", "proposals"),
-    [pytest.param(1, 0, id="d=1"), pytest.param(2, 0, id="d=2"), pytest.param(1, 2, id="splits and merges, d=1")],
-)
+@pytest.mark.parametrize(("d", "proposals"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.long)])
 def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
     n, rng, measure = 3, np.random.default_rng(12), {"nu": d + 12.0, "psi": 6.0, "beta": 0.3}
     problem = stream_problem(np.zeros((n, d)), crf.Seating((0, 2, 3), (2, 3)), **measure)
