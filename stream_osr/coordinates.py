@@ -10,10 +10,16 @@ from stream_osr.config import Parameters
 from stream_osr.features import Features
 from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
-from stream_osr.model.binary_features import NO_BINARY_FEATURES, OF_FLAG, BinaryFeatures, find_binary_features
+from stream_osr.model.binary_features import (
+    NO_BINARY_FEATURES,
+    OF_CONSTANT,
+    OF_FLAG,
+    BinaryFeatures,
+    find_binary_features,
+)
 from stream_osr.model.subspace import Plan
-from stream_osr.model.whitening import Whitening, choose, fill_mixed, find_open, fit_mixed
-from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, bend, find_yeo_johnson, unbend
+from stream_osr.model.whitening import Whitening, choose, fill_mixed, find_constant, find_open, fit_mixed
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
 
 
 class ModelledFeatures(NamedTuple):
@@ -28,8 +34,8 @@ class ModelledFeatures(NamedTuple):
     binary_features
         Numeric features that the model treats as categories.
     places
-        Number of places of each feature, shape (p,). It is 0 for a number, -1 for a member of a binary feature, and
-        the number of values plus two for a category.
+        Number of places of each feature, shape (p,). It is 0 for a number, -1 for a member of a binary feature, -2
+        for a constant that is not modelled, and the number of values plus two for a category.
     open
         Categories in which a new value carries no information (:func:`stream_osr.model.whitening.find_open`).
     """
@@ -48,40 +54,77 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFea
     binary_features = find_binary_features(X, features.places) if p.pca is None else NO_BINARY_FEATURES
     places = features.places
     places[binary_features.members] = OF_FLAG
+    if p.pca is None:
+        places[find_constant(X, places)] = OF_CONSTANT
     return ModelledFeatures(features, X, binary_features, places, find_open(X, places))
+
+
+class Coordinates(NamedTuple):
+    """Coordinates of the model, with the training rows that they were fitted to.
+
+    Attributes
+    ----------
+    X
+        Completed rows, shape (n, p).
+    plan
+        Plan for the numeric features. ``None``: it is not chosen, or there are no numeric features.
+    whitening
+        Map to whitened rows.
+    """
+
+    X: np.ndarray
+    plan: Plan | None
+    whitening: Whitening
 
 
 def fit_coordinates(
     rows: ModelledFeatures, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
-) -> tuple[np.ndarray, Plan | None, Whitening]:
+) -> Coordinates:
     """Fit the coordinates to rows with their classes and positions in the order of arrival.
 
-    Missing values are completed.
-
-    Returns
-    -------
-    Completed rows, shape (n, p), the plan for the numeric features, and the map to whitened rows. The plan is
-    ``None`` if it is not chosen, or if there are no numeric features.
+    Missing values are completed first, so that they do not change the choice of directions.
 
     Raises
     ------
     InvalidParameter
         If the rows do not allow the given PCA.
     """
-    X, places = rows.X, rows.places
-    powers = find_yeo_johnson(X, group, places == 0) if p.pca is None else NO_YEO_JOHNSON
-    bent = bend(powers, X)
-    plan = choose(bent, group, places, order) if p.pca is None else None
-    X = unbend(powers, fill_mixed(bent, group, places, p.seed))
-    whitening = fit_mixed(
+    yeo_johnson = find_yeo_johnson(rows.X, group, rows.places == 0) if p.pca is None else NO_YEO_JOHNSON
+    bent = bend(yeo_johnson, rows.X)
+    filled = fill_mixed(bent, group, rows.places, p.seed)
+    plan = choose(filled, group, rows.places, order, bent) if p.pca is None else None
+    X = unbend(yeo_johnson, filled)
+    return Coordinates(X, plan, _whitening(rows, X, group, yeo_johnson, plan, p))
+
+
+def complete_within(
+    fitted: Coordinates, rows: ModelledFeatures, group: np.ndarray, subclass: np.ndarray, p: Parameters
+) -> Coordinates:
+    """Complete the rows again, within subclasses, and fit the map to them. The plan stays.
+
+    A class with separate modes is no Gaussian: values completed within the class would lie between its modes.
+    """
+    yeo_johnson = fitted.whitening.yeo_johnson
+    X = unbend(yeo_johnson, fill_mixed(bend(yeo_johnson, rows.X), subclass, rows.places, p.seed))
+    return Coordinates(X, fitted.plan, _whitening(rows, X, group, yeo_johnson, fitted.plan, p))
+
+
+def _whitening(
+    rows: ModelledFeatures,
+    X: np.ndarray,
+    group: np.ndarray,
+    yeo_johnson: YeoJohnson,
+    plan: Plan | None,
+    p: Parameters,
+) -> Whitening:
+    return fit_mixed(
         X,
         group,
-        places,
+        rows.places,
         binary_features=rows.binary_features,
-        yeo_johnson=powers,
+        yeo_johnson=yeo_johnson,
         open_categories=rows.open,
         plan=plan,
         pca_components=p.pca_components,
         pca_variance=p.pca_variance,
     )
-    return X, plan, whitening

@@ -17,6 +17,7 @@ from stream_osr.model.whitening import Whitening, even_where_open
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
 COARSE_BETA = 0.1
+MODE_SCALES = 0.1, 0.3, 1.0
 FIRST_CONCENTRATION = 1.0
 """Concentration of categories, until the concentrations are drawn."""
 
@@ -25,17 +26,28 @@ covariance."""
 
 
 class EnsembleMember(NamedTuple):
-    """Kind of model: hyperparameters drawn or coarse, new subclasses placed by a Student-t or not."""
+    """Kind of model.
+
+    Attributes
+    ----------
+    drawn
+        Whether the hyperparameters are drawn. Otherwise they are coarse.
+    placed
+        Whether a Student-t places new subclasses.
+    along_modes
+        Whether the base measure has the spread of the modes of the classes.
+    """
 
     drawn: bool
     placed: bool
+    along_modes: bool = True
 
 
 DRAWN = (EnsembleMember(drawn=True, placed=False),)
 MIXED = (
     EnsembleMember(drawn=False, placed=False),
-    EnsembleMember(drawn=True, placed=True),
-    EnsembleMember(drawn=True, placed=False),
+    EnsembleMember(drawn=True, placed=True, along_modes=False),
+    EnsembleMember(drawn=True, placed=False, along_modes=False),
     EnsembleMember(drawn=True, placed=True),
 )
 """Kinds of models of successive chains. Subclasses come from the first, which has smaller and purer ones.
@@ -63,19 +75,33 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
     return share_among_neighbours(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
+def priors_of_modes(d: int, p: Parameters) -> list[Prior]:
+    """Return candidate base measures of the modes of classes in d numeric dimensions, from narrow to wide modes."""
+    nu, beta = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu, COARSE_BETA if p.beta is None else p.beta
+    return [make_prior(d, nu, scale, beta) for scale in (MODE_SCALES if p.scale is None else (p.scale,))]
+
+
 def base_measure(
-    member: EnsembleMember, rows: np.ndarray, group: np.ndarray, whitening: Whitening, p: Parameters
+    member: EnsembleMember,
+    rows: np.ndarray,
+    group: np.ndarray,
+    whitening: Whitening,
+    p: Parameters,
+    spread: np.ndarray | None = None,
 ) -> tuple[Prior, Grid | None, Location]:
-    """Return the base measure of one kind of model. Parameters that the user has set apply to every kind."""
+    """Return the base measure of one kind of model. Parameters that the user has set apply to every kind.
+
+    ``spread`` is the variance within modes of each numeric coordinate, by default 1.
+    """
     columns = len(whitening.places)
     d = rows.shape[1] - columns
     location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
     drawn = member.drawn and None in (p.nu, p.scale, beta)
     grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
-    nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
+    nu, own = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu, spread if member.along_modes else None
     scale = COARSE_SCALE if p.scale is None else p.scale
-    prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
+    prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta, spread=own)
     if columns:
         base = even_where_open(base_of(rows, group, whitening.places), whitening)
         prior = with_base(prior, whitening.places, base, FIRST_CONCENTRATION)

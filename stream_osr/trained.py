@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from stream_osr import members
 from stream_osr.config import Label, Parameters
-from stream_osr.coordinates import as_modelled, fit_coordinates
+from stream_osr.coordinates import Coordinates, ModelledFeatures, as_modelled, complete_within, fit_coordinates
 from stream_osr.dependent import judge_in_order
 from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
@@ -22,18 +22,19 @@ from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
-from stream_osr.model.binary_features import texts_of
+from stream_osr.model.binary_features import OF_CONSTANT, texts_of
 from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
-from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.known import BackgroundComponent, Densities, Known, densities
+from stream_osr.model.modes import DEPENDENT, find_modes
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import share_among_neighbours
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
-from stream_osr.model.whitening import Whitening, whiten
+from stream_osr.model.whitening import Whitening, along_subclasses, bent_scale, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
-from stream_osr.training_report import TrainingReport, report_binary_features, report_plan
+from stream_osr.training_report import TrainingReport, report_binary_features, report_groups, report_plan
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
@@ -237,6 +238,10 @@ def _leaves(value: Any) -> Iterator[Any]:
     """Walk through nested tuples."""
     if isinstance(value, Prior):
         yield 0  # a number of the covariance model, of which there is one
+        if (value.spread == 1.0).all():  # as in archives of version 11
+            value = tuple(part for name, part in value._asdict().items() if name != "spread")
+    if isinstance(value, BackgroundComponent) and value.share == 1.0:
+        value = value.shape
     if isinstance(value, tuple):
         for part in value:
             yield from _leaves(part)
@@ -297,9 +302,16 @@ def train_model(
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
     missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
-        X, plan, whitening = fit_coordinates(modelled, group, p, order)
+        fitted = fit_coordinates(modelled, group, p, order)
+        modes, found_order = Modes(fitted, None, None), None
+        if draws is None:  # a provisional model does not search for modes
+            found_order = _order_of(fitted, group, order)
+            modes = _search_modes(fitted, modelled, group, found_order, p)
+            if modes.spread is not None:
+                found_order = _order_of(modes.fitted, group, order)
+        (X, plan, whitening), start, spread = modes
         rows = whiten(whitening, X)
-        swept = partial(train, rows, group, whitening, sweeps=sweeps)
+        swept = partial(train, rows, group, whitening, sweeps=sweeps, start=start)
         done = itertools.count(1)
 
         def tell(_: int) -> None:
@@ -311,12 +323,13 @@ def train_model(
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             unplaced = member._replace(placed=False)
-            prior, grid, location = members.base_measure(member, rows, group, whitening, p)
+            base_measure = partial(members.base_measure, spread=spread)
+            prior, grid, location = base_measure(member, rows, group, whitening, p)
             if share_among_neighbours(homogeneous(rows), group, prior, location) < members.LEAST_IN_COMPANY:
-                prior, grid, location = members.base_measure(unplaced, rows, group, whitening, p)
+                prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
             if location.freedom > 0.0 and members.comes_apart(training, group, p.epsilon):
-                prior, grid, location = members.base_measure(unplaced, rows, group, whitening, p)
+                prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 
@@ -332,10 +345,8 @@ def train_model(
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
-        references, found_order, wrong, among_neighbours = None, None, np.zeros(len(group), bool), None
+        references, wrong, among_neighbours = None, np.zeros(len(group), bool), None
         if draws is None:  # a provisional model guards nothing
-            final = trainings[0].seating.guests.rows
-            found_order = find_order(final[:, len(whitening.places) : -1], group, order)
             seen = partial(unseen_densities, X, group, p, whitening, trainings, log_density, plan)
             gain, effective, tempered, log_density = None, 1.0, False, seen()
             if order is not None and found_order is not None and found_order.process is not None:
@@ -353,6 +364,7 @@ def train_model(
     report = TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
         subclasses=dict(zip(labels, (draws_of[0].seated > 0).sum(axis=1).tolist(), strict=True)),
+        **report_groups(draws_of[0], labels),
         known_recall=promised.recall,
         recall_interval=(promised.low, promised.high),
         references=0 if references is None else len(references.group),
@@ -375,8 +387,55 @@ def train_model(
     usual = None
     if draws is None:
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
-        usual = usual_columns(modelled.X[turn], group[turn], places == 0)
+        usual = usual_columns(modelled.X[turn], group[turn], places == 0, places == OF_CONSTANT)
     found = tuple(draws_of), report, references, fit_noise_range(X, whitening), tuple(categories), found_order, usual
     commas = tuple(str(features.kinds.commas.get(name, "")) for name in features.names)
     read = commas if any(commas) else (), tuple(sorted(features.kinds.missing))
     return TrainedModel(features.names, labels, whitening, *found, report.absent_zero, *read)
+
+
+class Modes(NamedTuple):
+    """Modes of the classes.
+
+    Attributes
+    ----------
+    fitted
+        Coordinates, turned to the axes of the modes.
+    start
+        Mode of each training instance, shape (n,). ``None``: each class is one.
+    spread
+        Variance within modes in each numeric coordinate, shape (d,). ``None``: each class is one mode.
+    """
+
+    fitted: Coordinates
+    start: np.ndarray | None
+    spread: np.ndarray | None
+
+
+def _search_modes(
+    fitted: Coordinates, modelled: ModelledFeatures, group: np.ndarray, order: ArrivalOrder | None, p: Parameters
+) -> Modes:
+    """Find the modes of the classes, and complete missing values within them."""
+    numbers = _whitened(fitted)
+    priors = members.priors_of_modes(numbers.shape[1], p)
+    dependent = order is not None and order.process is not None
+    rng = np.random.default_rng([p.seed, len(numbers), 23])
+    features = fitted.whitening.backward / np.maximum(bent_scale(fitted.whitening, np.eye(numbers.shape[1])), 1e-300)
+    start = find_modes(numbers, group, priors, rng, DEPENDENT if dependent else 1.0, features)
+    if start.max() == group.max():
+        return Modes(fitted, None, None)
+    if np.isnan(modelled.X).any():
+        fitted = complete_within(fitted, modelled, group, start, p)
+        numbers = _whitened(fitted)
+    whitening, spread = along_subclasses(fitted.whitening, numbers, start)
+    return Modes(fitted._replace(whitening=whitening), start, spread)
+
+
+def _whitened(fitted: Coordinates) -> np.ndarray:
+    """Numeric coordinates of the whitened rows, shape (n, d)."""
+    return np.ascontiguousarray(whiten(fitted.whitening, fitted.X)[:, len(fitted.whitening.places) :])
+
+
+def _order_of(fitted: Coordinates, group: np.ndarray, order: np.ndarray | None) -> ArrivalOrder | None:
+    """Find the dependence of neighbouring instances in whitened coordinates."""
+    return find_order(_whitened(fitted), group, order)

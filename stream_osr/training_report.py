@@ -11,6 +11,8 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.kinds import Name, TypedColumns
 from stream_osr.model.binary_features import BinaryFeatures, each_flag
+from stream_osr.model.known import Known
+from stream_osr.model.modes import separate_groups
 from stream_osr.model.subspace import Plan
 from stream_osr.printable_text import brief, counted, listed
 from stream_osr.reading import MISSING_NUMBERS, comma_text
@@ -18,7 +20,7 @@ from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOSTLY = 0.5
 """Share of missing numeric values above which the training report mentions zeros."""
-MOST_CLASSES = 12
+MOST_CLASSES, MOST_SHARES = 12, 4
 """Number of classes that the text of the training report lists."""
 
 
@@ -43,7 +45,8 @@ class TrainingReport:
     small_classes
         Classes with fewer instances than whitened dimensions. Their covariance depends on the prior.
     constant_features
-        Features that did not vary. A value near the constant carries no information.
+        Features that did not vary. They are monitored and not modelled: a change raises `ColumnFailed`, and does not
+        affect decisions.
     missing_values
         Number of missing values in the training rows, which were completed class by class (`model/imputation.py`). If
         covariances are not full, the feature's mean replaces them.
@@ -55,9 +58,11 @@ class TrainingReport:
         Share of the variance outside the PCA. Novelty only in that part cannot be detected.
     dimensions
         Number of coordinates of the model.
+    directions
+        Number of directions in which the training instances differ. The model leaves out those beyond
+        ``dimensions``.
     usual_features
-        Features that nearly always have the same value, including constant ones. One coordinate sums up their unusual
-        values.
+        Features that nearly always have the same value. One coordinate sums up their unusual values.
     repeated_features
         Features with the same information as another one, which are left out.
     told_apart
@@ -68,8 +73,6 @@ class TrainingReport:
         Numeric features with two values, which are categories.
     one_hot_features
         Groups of numeric features of which each instance sets one. Each group is one category.
-    one_valued_features
-        Constant numeric features beside categories. Any other value counts as new, whatever its size.
     clock_features
         Features that rise or fall with the order of arrival in every class, such as a date or a counter. They are
         left out.
@@ -94,6 +97,11 @@ class TrainingReport:
         Share of missing values, for features that have some.
     remarks
         Further remarks on how the values were read.
+    subclass_shares
+        Share of each subclass in its class, largest first, in the leading chain.
+    separate_groups
+        Classes with separate modes: the share of each group of subclasses that lies apart from the others
+        (:func:`stream_osr.model.modes.separate_groups`).
     """
 
     instances: dict[Label, int]
@@ -106,12 +114,12 @@ class TrainingReport:
     recall_interval: tuple[float, float] | None = None
     references: int = 0
     dimensions: int = 0
+    directions: int = 0
     usual_features: tuple[Name, ...] = ()
     repeated_features: tuple[Name, ...] = ()
     told_apart: tuple[float, float] | None = None
     two_valued_features: tuple[Name, ...] = ()
     one_hot_features: tuple[tuple[Name, ...], ...] = ()
-    one_valued_features: tuple[Name, ...] = ()
     bent_features: tuple[Name, ...] = ()
     clock_features: tuple[Name, ...] = ()
     mislabelled: int = 0
@@ -124,6 +132,8 @@ class TrainingReport:
     left_out: dict[Name, str] = field(default_factory=dict)
     missing_share: dict[Name, float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    subclass_shares: dict[Label, tuple[float, ...]] = field(default_factory=dict)
+    separate_groups: dict[Label, tuple[float, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join([*self._expectation(), *self._preparation(), *self._classes(), *self._understood()])
@@ -162,17 +172,17 @@ class TrainingReport:
             ("nearly always the same, and added up in one coordinate", self.usual_features),
             ("numbers with two values, taken for categories", self.two_valued_features),
             ("one-hot numbers, taken for a category together", one_hot),
-            ("numbers with one value, another is a new one", self.one_valued_features),
             ("skewed, and taken to a power or by a logarithm", self.bent_features),
-            ("constant in training", self.constant_features),
+            ("constant in training, monitored but not modelled", self.constant_features),
             ("zero in an instance that does not name them (absent='missing' makes them missing)", self.absent_zero),
         )
         lines: tuple[tuple[object, str], ...] = (
             (small, f"fewer instances than dimensions: {listed(small)}. More instances, or a PCA, would help"),
             (
                 self.told_apart,
-                f"directions kept: {self.dimensions}. Known classes, left out in turn, are separated from the others "
-                f"with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)",
+                f"kept {self.dimensions} of {self.directions} directions. Classes that differ only in the others "
+                "cannot be found. Known classes, left out in turn, are separated from the others with an area under "
+                f"the ROC curve of {kept:.3f} ({whole:.3f} with all directions)",
             ),
             *((names, f"{what}: {listed(map(repr, names))}") for what, names in lists),
             (self.missing_values, f"missing values imputed from the other values: {self.missing_values}"),
@@ -195,11 +205,21 @@ class TrainingReport:
         largest = sorted(self.instances, key=lambda label: -self.instances[label])
         lines = [
             f"class {label!r}: {counted(self.instances[label], 'instance')}, "
-            f"{counted(self.subclasses.get(label, 0), 'subclass', 'subclasses')}"
+            f"{counted(self.subclasses.get(label, 0), 'subclass', 'subclasses')}{self._shares(label)}"
             for label in largest[:MOST_CLASSES]
         ]
         rest = len(largest) - MOST_CLASSES
-        return [*lines, f"and {counted(rest, 'smaller class', 'smaller classes')}"] if rest > 0 else lines
+        if rest > 0:
+            lines.append(f"and {counted(rest, 'smaller class', 'smaller classes')}")
+        return lines + [
+            f"class {label!r} consists of {len(shares)} separate groups: {_percentages(shares)}"
+            for label, shares in self.separate_groups.items()
+        ]
+
+    def _shares(self, label: Label) -> str:
+        """Return the shares of the subclasses of a class, in parentheses."""
+        shares = self.subclass_shares.get(label, ())
+        return f" ({_percentages(shares)})" if len(shares) > 1 else ""
 
     def _understood(self) -> list[str]:
         """Return the lines on how the training data was read."""
@@ -215,6 +235,18 @@ class TrainingReport:
             shares = sorted(self.missing_share.items(), key=lambda item: -item[1])
             lines.append(f"missing values: {listed(f'{name!r} {share:.1%}' for name, share in shares)}")
         return lines + list(self.remarks)
+
+
+def _percentages(shares: Sequence[float]) -> str:
+    """Format shares, largest first.
+
+    >>> _percentages([0.51, 0.49]), _percentages([0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
+    ('51 %, 49 %', '30 %, 20 %, 20 %, 10 %, and 2 more')
+    """
+    shown = [f"{share:.0%}".replace("%", " %") for share in shares]
+    return ", ".join(
+        shown if len(shown) <= MOST_SHARES + 1 else [*shown[:MOST_SHARES], f"and {len(shown) - MOST_SHARES} more"]
+    )
 
 
 def understood(
@@ -272,7 +304,17 @@ def report_binary_features(binary_features: BinaryFeatures, names: Sequence[Name
     return {
         "two_valued_features": tuple(name for group, size in kinds if size == 2 for name in group),
         "one_hot_features": tuple(group for group, size in kinds if size > 2),
-        "one_valued_features": tuple(group[0] for group, size in kinds if size == 1),
+    }
+
+
+def report_groups(known: Known, labels: Sequence[Label]) -> dict[str, Any]:
+    """Return the fields of the report on the subclasses of each class."""
+    shares = known.seated / np.maximum(known.seated.sum(axis=1, keepdims=True), 1.0)
+    each = [tuple(sorted(own[own > 0.0].tolist(), reverse=True)) for own in shares]
+    groups = [separate_groups(known, j) for j in range(len(labels))]
+    return {
+        "subclass_shares": dict(zip(labels, each, strict=True)),
+        "separate_groups": {label: own for label, own in zip(labels, groups, strict=True) if len(own) > 1},
     }
 
 
@@ -285,4 +327,5 @@ def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
         "repeated_features": tuple(names[a] for a in plan.copies),
         "clock_features": tuple(names[a] for a in plan.clocks),
         "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
+        "directions": plan.axes + (len(plan.rare) > 0),
     }

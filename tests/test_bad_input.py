@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
+from stream_osr import ColumnFailed, ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import (
     InvalidFeature,
@@ -331,10 +331,17 @@ def test_constant_features(unit):
         model.learn_one({"a": unit * x["a"], "b": unit * x["b"], "c": 7.0, "d": 0.0}, y)
     report = model.freeze()
     assert report.constant_features == ("c", "d")
-    assert "constant in training: 'c', 'd'" in str(report)
+    assert "constant in training, monitored but not modelled: 'c', 'd'" in str(report)
     usual = {**ZERO, "c": 7.0, "d": 0.0}
-    assert model.predict_one({**usual, "c": 7.0 + 1e-9}) == "left"  # rounding does not show
-    assert model.predict_one({**usual, "c": 70.0}) == "unknown"  # a deviation of its own order does
+    for changed in ({"c": 7.0 + 1e-13}, {"c": -7.0}, {"d": 1e6}, {"c": 70.0}):
+        assert model.predict_one({**usual, **changed}) == "left"
+        model.learn_one({**usual, **changed})
+    failed = [event for event in model.drain_events() if isinstance(event, ColumnFailed)]
+    assert {(each.column, each.kind, each.low, each.value) for each in failed} == {
+        ("c", "changed", 7.0, -7.0),
+        ("d", "changed", 0.0, 1e6),
+    }
+    assert [decision.label for decision in model.drain()] == ["left"] * 4
     check_decisions(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
 
 

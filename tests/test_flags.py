@@ -56,10 +56,10 @@ def test_the_report_says_what_was_chosen() -> None:
     report = taught().freeze()
     assert report.two_valued_features == ("fan",)
     assert report.one_hot_features == (("blue", "green", "red"),)
-    assert report.one_valued_features == ("rate",)
+    assert report.constant_features == ("rate",)
     assert "numbers with two values, taken for categories: 'fan'" in str(report)
     assert "one-hot numbers, taken for a category together: 'blue and 2 more'" in str(report)
-    assert "numbers with one value, another is a new one: 'rate'" in str(report)
+    assert "constant in training, monitored but not modelled: 'rate'" in str(report)
 
 
 def test_they_stay_numbers_in_instances_and_rows(model: OpenSetRecognizer) -> None:
@@ -75,18 +75,20 @@ def test_they_stay_numbers_in_instances_and_rows(model: OpenSetRecognizer) -> No
 def test_a_new_value_is_evidence_and_no_more_however_large(model: OpenSetRecognizer) -> None:
     x = {**instances(rows(1, 3, colour=0, fan=1.0))[0], "a": 0.0, "b": 0.0}
     usual = model.predict_proba_one(x)["unknown"]
-    for name, values in (("rate", (80.0, 1e6)), ("fan", (5.0, 1e6)), ("blue", (7.0, 1e6))):
+    for name, values in (("fan", (5.0, 1e6)), ("blue", (7.0, 1e6))):
         little, much = (model.predict_proba_one({**x, name: value})["unknown"] for value in values)
         assert usual < little == much
-    assert model.predict_proba_one({**x, "rate": 50.5})["unknown"] == usual
-    assert abs(model.predict_proba_one({**x, "rate": None})["unknown"] - usual) < 0.01
+    for rate in (50.5, 1e6, None):
+        assert model.predict_proba_one({**x, "rate": rate})["unknown"] == usual
 
 
 def test_explanations_name_them_by_value(model: OpenSetRecognizer) -> None:
     events = [event for event in streamed(model).drain_events() if isinstance(event, SubclassEmerged)]
     (first, *_) = [event for event in events if event.explanation.mean["a"] > 2.0]
-    assert set(first.explanation.mean) == {"a", "b"}
-    assert set(first.explanation.values) == {"blue and 2 more", "fan", "rate"}
+    assert set(first.explanation.mean) == {"a", "b", "rate"}
+    assert first.explanation.mean["rate"] == 50.0
+    assert first.explanation.shift["rate"] == 0.0
+    assert set(first.explanation.values) == {"blue and 2 more", "fan"}
     assert any(text.startswith("blue and 2 more: ") for text in first.explanation.category_texts)
     assert first.explanation.values["fan"]["value"] == "10"
 

@@ -87,7 +87,8 @@ def test_cells_are_those_of_equation_10_without_the_row_itself() -> None:
     assert len(tested) > 15
     tables = list(zip(franchise.table_dish.tolist(), franchise.table_mass.tolist(), strict=True))
     menu = dict(enumerate(menu_weights(franchise).tolist()))
-    base = niw.Full(known.prior.n_features, known.prior.psi, known.prior.nu, known.prior.beta)
+    prior = known.prior
+    base = niw.Full(prior.n_features, prior.psi * prior.spread, prior.nu, prior.beta)
     rest = blocks, base, float(franchise.alpha[0]), float(franchise.gamma[0])
     for i in tested:
         seat = None

@@ -63,7 +63,7 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_folds(d: int) -> Non
     training = training._replace(seating=seating)
     found = trust.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
     prior = training.prior
-    base = niw.Full(d, prior.psi, prior.nu, prior.beta)
+    base = niw.Full(d, prior.psi * prior.spread, prior.nu, prior.beta)
     fold = trust._folds(group, SMALL.seed)
     whole = np.linalg.slogdet(space.forward)[1]  # densities are stated in the model's own coordinates
     for number in (0, 3, 9):

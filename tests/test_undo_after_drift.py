@@ -27,7 +27,7 @@ def test_statistics_are_again_those_of_the_instances(label: str) -> None:
     model.undo()
     check_stream(stream := model.value.stream)
     state, prior, recent = stream.state, stream.known.prior, stream.recent
-    start = np.diag([prior.psi] * prior.n_features + [prior.beta])
+    start = np.diag([*(prior.psi * prior.spread), prior.beta])
     assert emerged in state.ids
     for key, matrix in zip(state.ids, state.dishes.matrix, strict=True):
         rows = homogeneous(recent.rows[recent.subclass[0] == key])

@@ -144,12 +144,15 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
     if d:
         mean = matrix[:, d, :d]
         scatter = matrix[:, :d, :d] - mean[:, :, None] * mean[:, None, :] / r[:, None, None]
-        bound = LEAST_SCATTER * prior.psi - WORST * np.abs(matrix).max(axis=(1, 2), initial=0.0)
+        narrowest = prior.psi * float(prior.spread.min())
+        bound = LEAST_SCATTER * narrowest - WORST * np.abs(matrix).max(axis=(1, 2), initial=0.0)
         try:  # definite above the bound, which is cheaper than the least eigenvalue
             np.linalg.cholesky(scatter - bound[:, None, None] * np.eye(d))
         except np.linalg.LinAlgError:
             least = np.linalg.eigvalsh(scatter)[:, 0]
-            expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
+            expected = (
+                f"{LEAST_SCATTER} of the prior's at least, which is {narrowest:.6g}: Prior.psi times Prior.spread"
+            )
             for k in np.flatnonzero(least < bound).tolist():
                 raise RefusedValue(f"{where}.matrix[{k}]", f"of a scatter of {least[k]:.6g}", expected) from None
     return True

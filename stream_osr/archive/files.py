@@ -16,7 +16,7 @@ import zstandard
 
 from stream_osr.archive.checks import check_records, refusal_message
 from stream_osr.archive.columns import Packer, Unpacker
-from stream_osr.archive.migrations import STEPS, bring_up
+from stream_osr.archive.migrations import STEPS, as_numbered, bring_up
 from stream_osr.archive.record import RefusedValue, form_of, in_memory, numbered
 from stream_osr.archive.records import BY_TYPE, PREDICTED, RECORDS, VERSION
 from stream_osr.archive.rules import Rule, anything, need
@@ -66,7 +66,7 @@ class Surroundings:
     Attributes
     ----------
     forms
-        Its forms and arrays, in a fixed order.
+        Its forms and arrays with their paths, in a fixed order.
     built
         Values in memory by the identities of their forms.
     known
@@ -77,7 +77,7 @@ class Surroundings:
         self.known: dict[int, tuple[Any, Any]] = {}
         form = form_of(value, BY_TYPE, self.known)
         check_records(form)
-        self.forms = [each for _, each in numbered(form)]
+        self.forms = list(numbered(form))
         self.built = {id(form): value for form, value in self.known.values()}
 
     @staticmethod
@@ -122,7 +122,7 @@ def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str 
             f"{name} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
             "stays. This is a defect of stream-osr, please report it. Continue from the earlier copy"
         ) from None
-    packer = Packer(around.forms, PREDICTED)
+    packer = Packer(as_numbered(around.forms, VERSION), PREDICTED)
     manifest = {"kind": kind, "content": packer.column([form])}
     parts = [json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")]
     parts.append(b"".join(packer.parts))
@@ -180,7 +180,9 @@ def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
     RefusedValue
         And any other error that damaged content may cause.
     """
-    unpacker = Unpacker(archive.block, around.forms, PREDICTED, MOST * archive.size + LEAST)
+    unpacker = Unpacker(
+        archive.block, as_numbered(around.forms, archive.version), PREDICTED, MOST * archive.size + LEAST
+    )
     (content,) = unpacker.column(archive.manifest["content"], 1)
     unpacker.finish()
     return content

@@ -8,11 +8,62 @@ before the change wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-STEPS: dict[int, Callable[[Any], Any]] = {}
-"""Functions by the version that they convert. None yet: version 11 has another file format than version 10."""
+import numpy as np
+
+from stream_osr.archive.record import RecordForm, numbered
+
+
+def _from_11(content: Any) -> Any:
+    """Convert version 11: one background component for each class, no spread of the base measure, no constants.
+
+    A constant feature of a model of version 11 stays in the model, and its changes are not reported.
+    """
+    for _, form in list(numbered(content)):
+        if not isinstance(form, RecordForm):
+            continue
+        values = form.values
+        if form.name == "Prior":
+            values.setdefault("spread", np.ones(values["n_features"]))
+        elif form.name == "Known" and not all(isinstance(each, tuple) for each in values["broad"]):
+            values["broad"] = tuple(() if shape is None else (_component(shape),) for shape in values["broad"])
+        elif form.name == "Usual":
+            values.setdefault("constant", np.full(len(values["low"]), np.nan))
+        elif form.name == "Signals":
+            values.setdefault("changed_columns", {})
+        elif form.name == "TrainingReport":
+            values["constant_features"] += values.pop("one_valued_features", ())
+            for name in ("subclass_shares", "separate_groups"):
+                values.setdefault(name, {})
+            values.setdefault("directions", 0)
+    return content
+
+
+def _component(shape: RecordForm) -> RecordForm:
+    return RecordForm("Component", {"shape": shape, "share": 1.0})
+
+
+STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11}
+"""Functions by the version that they convert. Version 11 has another file format than version 10."""
+LATER: dict[int, Callable[[str, Any], bool]] = {
+    11: lambda path, form: (
+        path.endswith(".prior.spread")
+        or path == "usual.constant"
+        or (isinstance(form, RecordForm) and form.name == "Component")
+    )
+}
+"""Arrays and records of a trained model that a version does not have, by their paths."""
+
+
+def as_numbered(forms: Iterable[tuple[str, Any]], version: int) -> list[Any]:
+    """List the arrays and records of a trained model that an archive of this version refers to by number.
+
+    ``forms`` are those of the present version, with their paths (:func:`stream_osr.archive.record.numbered`).
+    """
+    later = [lacks for number, lacks in LATER.items() if version <= number]
+    return [form for path, form in forms if not any(lacks(path, form) for lacks in later)]
 
 
 def bring_up(content: Any, version: int) -> Any:

@@ -27,7 +27,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.stream.undo_log import Promotion
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
-VERSION = 11
+VERSION = 12
 """Present format version. Every change of the archive content raises it by one (``migrations``)."""
 
 ROWS = read_table()
@@ -99,6 +99,7 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     ),
     "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}, make=_chain),
     "Columns": MemoryForm("ColumnStates"),
+    "Component": MemoryForm("BackgroundComponent"),
     "Dishes": MemoryForm(empty={"counts": float}),
     "Faults": MemoryForm("DataFaults"),
     "Flags": MemoryForm("BinaryFeatures"),

@@ -4,8 +4,8 @@
 twice the largest number in training. A row is reported as repeated if it has more copies than a binomial law makes
 plausible. The law uses the share of the commonest row in its class. If most rows of a table repeat, all rows count.
 
-**Failing columns.** A column can be stuck at one value, out of scale, or shifted as a whole. The detection uses no
-classes.
+**Failing columns.** A column can be stuck at one value, out of scale, or shifted as a whole. A column that was
+constant in training can change. The detection uses no classes.
 
 Training shows how long each column repeats a value, and which range its classes span. A column is *stuck* once it
 repeats one value longer than is plausible from training. It is *out of scale* once nearly all latest values are ten
@@ -30,6 +30,7 @@ import numpy as np
 from scipy.special import betainc
 
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.subspace import usual_values
 
 WINDOW = 64
 """Number of latest instances among which copies are counted."""
@@ -169,9 +170,13 @@ HARDLY = 0.05
 FARTHEST = 1e3
 """Largest deviation of an instance, in standard deviations."""
 
-KINDS = ("", "stuck", "out of scale", "shifted")
+SAME, RETURNED = 1e-12, 1024
+"""Largest relative difference of a value from the constant of a column, and number of instances with the constant
+after which another change is reported again."""
+
+KINDS = ("", "stuck", "out of scale", "shifted", "changed")
 """Kinds of faults. The first means that the column is good."""
-STUCK, SCALE, SHIFTED = 1, 2, 3
+STUCK, SCALE, SHIFTED, CHANGED = 1, 2, 3, 4
 
 
 class UsualColumns(NamedTuple):
@@ -185,9 +190,11 @@ class UsualColumns(NamedTuple):
         Length of a run from which a column is stuck, shape (p,). 0: it never is.
     low, high
         Range from the lowest 1st to the highest 99th percentile of a class, shape (p,). Both are 0 for columns that
-        are not numeric or do not vary. These are not monitored.
+        are not numeric or do not vary. These have no range to leave.
     middle, variance
-        Training mean and variance, shape (p,). They are 0 and 1 for columns that are not monitored.
+        Training mean and variance, shape (p,). They are 0 and 1 for columns without a range.
+    constant
+        The value of each column that the model leaves out because it did not vary, shape (p,). NaN for the others.
     within
         Share of the variance within classes, averaged over the monitored columns.
     rows
@@ -200,6 +207,7 @@ class UsualColumns(NamedTuple):
     high: Array
     middle: Array
     variance: Array
+    constant: Array
     within: float
     rows: UsualCopies
 
@@ -218,7 +226,7 @@ class ColumnStates(NamedTuple):
     beyond
         Share of the latest values far beyond the training range, and share outside it, shape (2, p).
     outside
-        Number of instances since the last value inside the range, shape (p,).
+        Number of instances since the last value inside the range, or of a constant since its last change, shape (p,).
     kind
         Number of the fault in ``KINDS``, shape (p,).
     hidden
@@ -248,7 +256,7 @@ class Fault(NamedTuple):
     value: float
 
 
-def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
+def usual_columns(X: Array, group: Array, numeric: Array, constant: Array | None = None) -> UsualColumns:
     """Measure the usual columns. Rows that equal their predecessor count once.
 
     Parameters
@@ -259,6 +267,8 @@ def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
         Class of each row, shape (n,).
     numeric
         Mask of numeric columns, shape (p,).
+    constant
+        Mask of the columns that the model leaves out because they are constant, shape (p,). ``None``: there are none.
 
     Examples
     --------
@@ -272,6 +282,7 @@ def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
     X, group, p = X[announced], group[announced], X.shape[1]
     longest, stuck, within = np.ones(p, np.int64), np.zeros(p, np.int64), np.ones(p)
     low, high, middle, variance = np.zeros(p), np.zeros(p), np.zeros(p), np.ones(p)
+    usual = np.full(p, np.nan) if constant is None else np.where(constant, usual_values(X), np.nan)
     for c in range(p):
         there = ~np.isnan(X[:, c])
         x, own = X[there, c], group[there]
@@ -291,7 +302,7 @@ def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
             stuck[c] = max(LEAST_RUN, 2 * longest[c], math.ceil(math.log(FALSE_ALARM) / math.log(hold)))
     watched = low < high
     share = float(np.clip(within[watched].mean(), 0.0, 1.0)) if watched.any() else 1.0
-    return UsualColumns(longest, stuck, low, high, middle, variance, share, rows)
+    return UsualColumns(longest, stuck, low, high, middle, variance, usual, share, rows)
 
 
 def _longest(x: Array) -> int:
@@ -373,6 +384,15 @@ def _follow(usual: UsualColumns, columns: ColumnStates, values: Array) -> tuple[
                     last[c], run[c] = values[i, c], 1
                     if kind[c] == STUCK:
                         kind[c] = 0
+            if not np.isnan(usual.constant[c]) and not np.isnan(values[i, c]):
+                same = abs(values[i, c] - usual.constant[c]) <= SAME * abs(usual.constant[c])
+                outside[c] = outside[c] + 1 if same else 0
+                if not same and kind[c] == 0:
+                    kind[c] = CHANGED
+                    announced[count] = c, CHANGED, i, 1
+                    count = min(count + 1, len(announced) - 1)
+                elif kind[c] == CHANGED and outside[c] >= RETURNED:
+                    kind[c] = 0
             if not usual.low[c] < usual.high[c] or np.isnan(last[c]):
                 continue
             edge = last[c] == usual.low[c] or last[c] == usual.high[c]
@@ -405,7 +425,7 @@ def _follow(usual: UsualColumns, columns: ColumnStates, values: Array) -> tuple[
                 kind[c] = begins
                 announced[count] = c, begins, i, outside[c]
                 count = min(count + 1, len(announced) - 1)
-            present[c] = kind[c] == STUCK or (kind[c] > 0 and varied)
+            present[c] = kind[c] == STUCK or (0 < kind[c] < CHANGED and varied)
             failing += present[c]
         if 2 * failing > watched:
             present[:] = False

@@ -401,11 +401,12 @@ class UnknownRateJumped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFailed(Event):
-    """A column is stuck, out of scale or shifted as a whole. This is a data fault, not a new class.
+    """A column is stuck, out of scale or shifted, or a constant column has changed. This is not a new class.
 
     While the column fails, it is treated as missing. Exceptions are columns that fail together with most others, and
-    faults that do not appear to affect all classes. ``Signals.faulty_columns`` names the columns that fail now. What
-    to do: check the sensor, the unit, and the source that fills the column.
+    faults that do not appear to affect all classes. A column that was constant in training is not modelled, so its
+    change affects no decision. ``Signals.faulty_columns`` names the columns that fail now. What to do: check the
+    sensor, the unit, and the source that fills the column.
 
     Attributes
     ----------
@@ -414,7 +415,8 @@ class ColumnFailed(Event):
     kind
         Kind of the fault. ``"stuck"``: the column repeats one value, such as zero, longer than is plausible from
         training. ``"out of scale"``: it is ten ranges or more beyond the training range. ``"shifted"``: the whole
-        column left the training range at one time.
+        column left the training range at one time. ``"changed"``: the column was constant in training, and now has
+        another value. After 1024 instances with the constant, the next change is reported again.
     since
         Estimated position in the stream where the fault began.
     size
@@ -422,7 +424,8 @@ class ColumnFailed(Event):
     value
         Latest value of the column.
     low, high
-        Training range: from the lowest 1st to the highest 99th percentile of a class.
+        Training range: from the lowest 1st to the highest 99th percentile of a class. Both are the constant of a
+        constant column.
     longest
         Longest run of one value in training.
     """

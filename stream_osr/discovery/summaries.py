@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
@@ -227,6 +228,10 @@ def _shares(subclasses: Sequence[tuple[int, float]], most: int) -> str:
     return shown + (f"  and {len(subclasses) - most} more" if len(subclasses) > most else "")
 
 
+SHOWN = 12
+"""Most columns that a line of text names."""
+
+
 class Signals(NamedTuple):
     """Counts since the stream began, and the present state. No count includes another.
 
@@ -262,6 +267,8 @@ class Signals(NamedTuple):
     dependent_since
         Position in the stream from which instances are treated as dependent on their neighbours. ``None``: they are
         not.
+    changed_columns
+        Columns that were constant in training and have changed: the constant, and the latest value.
 
     Examples
     --------
@@ -285,6 +292,7 @@ class Signals(NamedTuple):
     faulty_columns: tuple[Name, ...] = ()
     dependence: Mapping[Label, float] = {}
     dependent_since: int | None = None
+    changed_columns: Mapping[Name, tuple[float, float]] = {}
 
     @property
     def dependent(self) -> bool:
@@ -295,7 +303,13 @@ class Signals(NamedTuple):
         counts = [*COUNTED, *(["data_faults"] if self.data_faults else [])]
         text = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
-            text += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
+            text += (
+                f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:SHOWN])}"
+            )
+        if self.changed_columns:
+            changes = islice(self.changed_columns.items(), SHOWN)
+            shown = [f"{printable(str(name), 60)} {was:.6g}, now {now:.6g}" for name, (was, now) in changes]
+            text += f", columns that were constant in training: {'; '.join(shown)}"
         if self.dependent:
             text += f", neighbours depend since instance {self.dependent_since}"
         if self.expected_recall is None:

@@ -1,4 +1,4 @@
-"""Numeric features that encode categories: flags, one-hot columns, and constants beside them.
+"""Numeric features that encode categories: flags and one-hot columns.
 
 A feature with two values in training takes one or the other, and a Gaussian fits neither. One-hot columns, of which
 exactly one is set in each instance, encode a single category. This module finds such categories and identifies their
@@ -18,10 +18,8 @@ LEAST_ROWS, LEAST_OF_VALUE = 20, 2
 """Least number of training instances, and least count of the rarer value. With fewer, two values may be chance."""
 ROUNDING = 1e-6
 """Tolerance around a value, as a share of the distance between the two values."""
-SIMILAR = 0.1
-"""Tolerance around the single value of a constant, as a share of this value. A zero must match exactly."""
-OF_FLAG = -1
-"""Marker in place of a number of places: the feature belongs to a flag."""
+OF_FLAG, OF_CONSTANT = -1, -2
+"""Markers in place of a number of places: the feature belongs to a flag, or is constant and not modelled."""
 MOST_STEPS = 20_000
 """Most steps of the search for one-hot columns. Beyond that, each column becomes a flag by itself."""
 
@@ -61,8 +59,7 @@ class _Found(NamedTuple):
 def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
     """Find the categories among the numeric features of training rows, NaN = missing, shape (n, p).
 
-    Columns with equal or opposite values form one category. A constant is a category with one value if there is any
-    other category, given or found. In a table of numbers alone it stays a number.
+    Columns with equal or opposite values form one category.
 
     Parameters
     ----------
@@ -89,11 +86,9 @@ def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
     upper = there & (high == X)
     two = (low < high) & (~there | upper | (low == X)).all(axis=0)
     found = _categories(np.flatnonzero(two), upper, there)
-    if found or places.any():
-        found += [_Found([at], np.ones((1, 1), bool)) for at in np.flatnonzero(low == high).tolist()]
     if not found:
         return NO_BINARY_FEATURES
-    near = np.where(two, ROUNDING * (np.where(two, high, 0.0) - np.where(two, low, 0.0)), SIMILAR * np.abs(high))
+    near = ROUNDING * (np.where(two, high, 0.0) - np.where(two, low, 0.0))
     middle = [np.where(each.upper, high[each.columns], low[each.columns]) for each in found]
     return BinaryFeatures(
         np.concatenate([each.columns for each in found]),

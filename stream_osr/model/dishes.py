@@ -250,11 +250,12 @@ def log_block_predictive(dishes: Dishes, k: int, block: Array, member: bool, pri
     of_values = 0.0
     if prior.first.shape[0] > 0:
         of_values = categories.log_block_predictive(dishes.counts[k], block, member, prior)
-    changed = gaussian.log_det_of_prior(prior)
     if n == 0:
         changed = gaussian.log_det_begun(block, prior)
     elif other > 0:
         changed = gaussian.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
+    else:
+        changed = gaussian.log_det_of_prior(prior)
     return sign * gaussian.log_marginal_ratio(log_det, n, changed, other, prior) + of_values
 
 
@@ -303,13 +304,12 @@ def log_prior_densities(rows: Array, columns: int, prior: Prior) -> Array:
     """Log density of the numeric features alone, which follow the first ``columns`` columns."""
     n, d = rows.shape[0], prior.n_features
     out = np.empty(n)
-    constant = log_constant(0, prior)
+    constant, log_det = log_constant(0, prior), gaussian.log_det_of_prior(prior)
     for i in range(n):
         square = 0.0
-        for a in range(columns, columns + d):
-            square += rows[i, a] * rows[i, a]
+        for a in range(d):
+            square += rows[i, columns + a] * rows[i, columns + a] / prior.spread[a]
         h = square / prior.psi + 1.0 / prior.beta
-        log_det = d * math.log(prior.psi) + math.log(prior.beta)
         out[i] = constant - 0.5 * log_det - 0.5 * (prior.nu + 1.0) * math.log1p(h)
     return out
 

@@ -521,14 +521,15 @@ def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
 
 
 def _with_term(
-    background_components: Sequence[Location | None], j: int, rows: Array, prior: Prior
-) -> tuple[Location | None, ...]:
+    background_components: Sequence[tuple[classes.BackgroundComponent, ...]], j: int, rows: Array, prior: Prior
+) -> tuple[tuple[classes.BackgroundComponent, ...], ...]:
     """Give class j a background component: its outline, with the degrees of freedom of the other classes."""
     whole = classes.outline(numbers_of(rows, prior))
-    freedom = next(shape.freedom for shape in background_components if shape is not None)
-    shapes = [*background_components, *[None] * (j + 1 - len(background_components))]
-    shapes[j] = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))
-    return tuple(shapes)
+    freedom = next(component.shape.freedom for each in background_components for component in each)
+    shape = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))
+    out = [*background_components, *[()] * (j + 1 - len(background_components))]
+    out[j] = (classes.BackgroundComponent(shape, 1.0),)
+    return tuple(out)
 
 
 _OF_CLASSES = ("seated", "tables", "size", "ranks")

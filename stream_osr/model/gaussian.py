@@ -20,6 +20,8 @@ from stream_osr.model.prior import Prior
 
 LOSES_DIGITS = 1e-3
 """Share of the determinant below which a removal is recomputed from the stored sum, because it loses digits."""
+FAR_OFF = 1e7
+"""Quadratic form of an added row from which the inverse is recomputed, because an update would lose its digits."""
 
 
 @borrowing_kernel
@@ -29,8 +31,8 @@ def reset(matrix: Array, inverse: Array, prior: Prior) -> float:
     matrix[:, :] = 0.0
     inverse[:, :] = 0.0
     for a in range(d):
-        matrix[a, a] = prior.psi
-        inverse[a, a] = 1.0 / prior.psi
+        matrix[a, a] = prior.psi * prior.spread[a]
+        inverse[a, a] = 1.0 / (prior.psi * prior.spread[a])
     matrix[d, d] = prior.beta
     inverse[d, d] = 1.0 / prior.beta
     return log_det_of_prior(prior)
@@ -39,7 +41,10 @@ def reset(matrix: Array, inverse: Array, prior: Prior) -> float:
 @borrowing_kernel
 def log_det_of_prior(prior: Prior) -> float:
     """``log|M|`` of a subclass without instances."""
-    return prior.n_features * math.log(prior.psi) + math.log(prior.beta)
+    total = prior.n_features * math.log(prior.psi) + math.log(prior.beta)
+    for a in range(prior.n_features):
+        total += math.log(prior.spread[a])
+    return total
 
 
 @summing_kernel
@@ -130,8 +135,10 @@ def add(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> fl
     """Add ``x`` to the statistics, write ``Q x~`` from before to ``v``, and return the new ``log|M|``."""
     times(inverse, x, v)
     h = max(dot(x, v), 0.0)
-    shift(inverse, v, -1.0 / (1.0 + h))
     shift(matrix, x, 1.0)
+    if h > FAR_OFF:
+        return invert(matrix, inverse)
+    shift(inverse, v, -1.0 / (1.0 + h))
     return log_det + math.log1p(h)
 
 
@@ -273,7 +280,7 @@ def log_det_begun(block: Array, prior: Prior) -> float:
         return log_det_of_prior(prior) + _log_det_of_first(block, prior)
     m = _products(block, width)
     for a in range(width):
-        m[a, a] += prior.psi if a < width - 1 else prior.beta
+        m[a, a] += prior.psi * prior.spread[a] if a < width - 1 else prior.beta
     return invert(m, np.empty_like(m))
 
 
@@ -285,7 +292,7 @@ def _log_det_of_first(block: Array, prior: Prior) -> float:
     lower, v = np.empty((size, size)), np.empty(width)
     for i in range(size):
         for a in range(width):
-            v[a] = block[i, skip + a] * (1.0 / prior.psi if a < width - 1 else 1.0 / prior.beta)
+            v[a] = block[i, skip + a] * (1.0 / (prior.psi * prior.spread[a] if a < width - 1 else prior.beta))
         for j in range(i + 1):
             lower[i, j] = dot(v, block[j, skip:]) + (1.0 if i == j else 0.0)
     return _factor(lower)

@@ -1,17 +1,20 @@
 """Summary of the known classes: the result of training that the stream uses.
 
 For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)``. The sum runs
-over the subclasses that hold at least the share epsilon of the class. A background component takes the remaining
+over the subclasses that hold at least the share epsilon of the class. Background components take the remaining
 mass. The dish's menu weight is the number of tables of the class.
 
-The background component covers the part of a class that its kept subclasses do not describe.
+Background components cover the part of a class that its kept subclasses do not describe.
 
 The restaurant of class j has mass outside the kept subclasses: ``alpha0 / (n_j + alpha0)`` for a new subclass, and
-the seats of the dropped ones. The sum over kept subclasses lacks all this mass. The background component puts it
+the seats of the dropped ones. The sum over kept subclasses lacks all this mass. A background component puts it
 where the class lies as a whole, so that the class density ``F_j`` integrates to one. It is a Student-t with the mean
 and scatter of the class, shrunk to the pooled within-class covariance. Instances far outside the class count as if
 they were nearer (:func:`stream_osr.model.whitening.bounded_scatter`). Its degrees of freedom are those that best
 predict the training instances, each left out of the class it belongs to.
+
+A component around all of a class with separate modes would cover the place between them. Such a class has a
+background component around each large subclass instead (:func:`has_hole`).
 
 Its tails are lighter than those of the density of a new subclass in every direction, so an instance far from
 everything is unknown.
@@ -23,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.stats import chi2
 
 from stream_osr.model import categories, student_t
 from stream_osr.model.categories import log_table, places_of
@@ -57,19 +61,20 @@ class Outline(NamedTuple):
     log_determinant: Array
 
 
-def outline(members: Array) -> Outline:
+def outline(members: Array, spread: Array | None = None) -> Outline:
     """Compute the outline of a class from its whitened rows without categories, shape (n, d).
 
-    The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i has weight ``c_i``
-    (1, unless it is far), and the weights sum to C. Without it the mean is ``m - c_i u / (C - c_i)``,
-    ``u = x_i - m``, and A becomes ``A - c_i C / (C - c_i) u u'``. This is a change of rank one, whose determinant and
-    inverse follow from ``u' A^-1 u``. The weights of the other instances stay the same, which is exact without far
-    instances and an approximation otherwise.
+    The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) D``. D is diagonal with elements
+    ``spread``, by default 1. Instance i has weight ``c_i`` (1, unless it is far), and the weights sum to C. Without
+    it the mean is ``m - c_i u / (C - c_i)``, ``u = x_i - m``, and A becomes ``A - c_i C / (C - c_i) u u'``. This is a
+    change of rank one, whose determinant and inverse follow from ``u' A^-1 u``. The weights of the other instances
+    stay the same, which is exact without far instances and an approximation otherwise.
     """
     n, d = members.shape
+    shrunk = np.diag(np.ones(d) if spread is None else spread)
 
     def covariance(scatter: Array) -> Array:
-        return np.asarray((scatter + (d + 1) * np.eye(d)) / (n + d + 1))
+        return np.asarray((scatter + (d + 1) * shrunk) / (n + d + 1))
 
     means, scatter, counts = bounded_scatter(members, np.zeros(n, np.int64), covariance)
     factor = solve_triangular(np.linalg.cholesky(covariance(scatter)), np.eye(d), lower=True)
@@ -83,10 +88,58 @@ def outline(members: Array) -> Outline:
     return Outline(means[0], factor, away**2 * (n + d) * form / ratio, log_determinant)
 
 
-def fit_background_component(
-    rows: Array, group: Array, kept: Array, log_own: Array, alpha: float, prior: Prior
-) -> tuple[tuple[student_t.Location, ...], Array]:
-    """Fit the background components: the outlines of the classes, and one number of degrees of freedom for all.
+class BackgroundComponent(NamedTuple):
+    """Background component of a class.
+
+    Attributes
+    ----------
+    shape
+        Student-t.
+    share
+        Share of the background mass of the class, above 0, at most 1.
+    """
+
+    shape: student_t.Location
+    share: float
+
+
+class _Sought(NamedTuple):
+    """Background components of a class of m instances, up to their degrees of freedom.
+
+    Attributes
+    ----------
+    own
+        Rows of the class, shape (m,).
+    parts
+        Positions of the instances of each component among them.
+    outlines
+        Outline of each component.
+    square, log_determinant
+        As in :class:`Outline`, for each instance and component, shape (m, c).
+    log_values
+        Log probability of the values of each instance, times the share of the component, shape (m, c).
+    """
+
+    own: Array
+    parts: list[Array]
+    outlines: list[Outline]
+    square: Array
+    log_determinant: Array
+    log_values: Array
+
+
+LARGE = 0.1
+"""Least share of a class of a subclass that has a background component."""
+CERTAIN = 0.99
+"""Share of the instances of a subclass that lie nearer than what counts as outside."""
+
+
+def fit_background_components(
+    rows: Array, group: Array, dish: Array, log_own: Array, alpha: float, prior: Prior
+) -> tuple[tuple[tuple[BackgroundComponent, ...], ...], Array]:
+    """Fit the background components: outlines, and one number of degrees of freedom for all.
+
+    A class has one component, its outline. A class with a hole (:func:`has_hole`) has one for each large subclass.
 
     Parameters
     ----------
@@ -94,8 +147,8 @@ def fit_background_component(
         Whitened rows of the training instances, shape (n, C + d).
     group
         Class of each, 0 to J - 1, shape (n,).
-    kept
-        Whether each sits in a kept subclass, shape (n,).
+    dish
+        Kept subclass of each, -1 if none, shape (n,).
     log_own
         Leave-one-out log density of each under the kept subclasses of the class, shape (n,).
     alpha
@@ -105,33 +158,86 @@ def fit_background_component(
 
     Returns
     -------
-    A Student-t for each class, and the log density of each instance under its class, shape (n,). The instance is left
-    out of subclasses and background component. For the only instance of a class the value is minus infinity.
+    The components of each class, and the log density of each instance under its class, shape (n,). The instance is
+    left out of subclasses and background components. For the only instance of a class the value is minus infinity.
     """
     columns = len(prior.first)
     d = rows.shape[1] - columns
     least = prior.nu - d + 1.0  # of the conjugate predictive
-    outlines = [outline(rows[group == j, columns:]) for j in range(int(group.max()) + 1)]
-    size, held = np.bincount(group), np.bincount(group, kept)
-    missing = (size - held)[group] - ~kept + alpha  # of the other instances
+    size, held = np.bincount(group), np.bincount(group, dish >= 0)
+    missing = (size - held)[group] - (dish < 0) + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
-    values = np.empty(len(rows))
-    for j in range(len(outlines)):
-        values[group == j] = log_values_left_out(rows[group == j], prior)
+    classes = [_seek(rows, np.flatnonzero(group == j), dish, prior) for j in range(len(size))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
-        numbers = np.empty(len(rows))
-        for j, whole in enumerate(outlines):
-            numbers[group == j] = student_t.log_t(whole.square, whole.log_determinant, d, tried)
-        left_out = np.logaddexp(log_own, log_weight + (numbers + values))
+        apart = np.empty(len(rows))
+        for sought in classes:
+            each = student_t.log_t(sought.square, sought.log_determinant, d, tried) + sought.log_values
+            apart[sought.own] = each[:, 0] if each.shape[1] == 1 else np.logaddexp.reduce(each, axis=1)
+        left_out = np.logaddexp(log_own, log_weight + apart)
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
             best, freedom, log_density = score, float(tried), left_out
-    shapes = (
-        student_t.Location(freedom, whole.mean, whole.factor, log_values(rows[group == j], prior))
-        for j, whole in enumerate(outlines)
+    return tuple(_components(sought, rows, freedom, prior) for sought in classes), log_density
+
+
+def _components(sought: _Sought, rows: Array, freedom: float, prior: Prior) -> tuple[BackgroundComponent, ...]:
+    """Make the components of a class with the given degrees of freedom."""
+    total = sum(map(len, sought.parts))
+    return tuple(
+        BackgroundComponent(
+            student_t.Location(freedom, whole.mean, whole.factor, log_values(rows[sought.own[part]], prior)),
+            len(part) / total,
+        )
+        for whole, part in zip(sought.outlines, sought.parts, strict=True)
     )
-    return tuple(shapes), log_density
+
+
+def _seek(rows: Array, own: Array, dish: Array, prior: Prior) -> _Sought:
+    """Divide a class among its background components, and compare each instance with each component."""
+    columns = len(prior.first)
+    members = rows[own]
+    numbers = members[:, columns:]
+    subclass, count = np.unique(dish[own], return_counts=True)
+    large = subclass[(subclass >= 0) & (count >= LARGE * len(own))]
+    parts = [np.flatnonzero(dish[own] == k) for k in large] if len(large) > 1 else []
+    outlines = [outline(numbers[part], prior.spread) for part in parts]
+    if not has_hole(outlines):
+        parts, outlines = [np.arange(len(own))], [outline(numbers)]
+    square, log_determinant, values = np.empty((3, len(own), len(parts)))
+    total = sum(map(len, parts))
+    for c, (part, whole) in enumerate(zip(parts, outlines, strict=True)):
+        square[:, c] = (((numbers - whole.mean) @ whole.factor.T) ** 2).sum(axis=1)
+        log_determinant[:, c] = -2.0 * np.log(np.diag(whole.factor)).sum()
+        values[:, c] = categories.log_of_each(log_values(members[part], prior), members, columns) if columns else 0.0
+        square[part, c], log_determinant[part, c] = whole.square, whole.log_determinant
+        values[part, c] = log_values_left_out(members[part], prior)
+        values[:, c] += np.log(len(part) / total)
+    return _Sought(own, parts, outlines, square, log_determinant, values)
+
+
+def has_hole(outlines: list[Outline]) -> bool:
+    """Check whether instances half way between two subclasses of a class would lie outside of all its subclasses.
+
+    An instance around such a place, with the covariance of the subclass, has the expected squared distance
+    ``D^2 + d`` from it, where D is the distance of the place. The place is outside if this exceeds the 99 % quantile
+    of the chi-squared distribution with d degrees of freedom for every subclass.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> first = rng.normal(size=(200, 3))
+    >>> has_hole([outline(first), outline(first + 2.0)]), has_hole([outline(first), outline(first + 6.0)])
+    (False, True)
+    """
+    if len(outlines) < 2:
+        return False
+    means = np.array([each.mean for each in outlines])
+    d = means.shape[1]
+    one, other = np.triu_indices(len(means), 1)
+    middle = 0.5 * (means[one] + means[other])
+    nearest = np.min([(((middle - each.mean) @ each.factor.T) ** 2).sum(axis=1) for each in outlines], axis=0)
+    return bool((nearest + d > chi2.ppf(CERTAIN, max(d, 1))).any())
 
 
 def log_values_left_out(rows: Array, prior: Prior) -> Array:
@@ -151,7 +257,10 @@ def log_missing(log_weight: Array) -> Array:
 
 
 def add_background_component(
-    log_density: Array, background_components: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
+    log_density: Array,
+    background_components: tuple[tuple[BackgroundComponent, ...], ...],
+    log_weight: Array,
+    rows: Array,
 ) -> Array:
     """Add the background components to log class densities of shape (n, J).
 
@@ -160,16 +269,16 @@ def add_background_component(
     log_density
         Under the kept subclasses, shape (n, J).
     background_components
-        Shapes of the components, J or fewer. ``None``: the class has none.
+        Components of the classes, J or fewer.
     log_weight
-        Log weights of the kept subclasses, shape (J, K). The background component takes the remaining mass.
+        Log weights of the kept subclasses, shape (J, K). The background components take the remaining mass.
     rows
         Homogeneous rows, shape (n, d + 1).
     """
     out = log_density.copy()
-    for j, (shape, missing) in enumerate(zip(background_components, log_missing(log_weight), strict=False)):
-        if shape is not None:
-            out[:, j] = np.logaddexp(out[:, j], missing + student_t.log_student_t(rows, shape))
+    for j, (components, missing) in enumerate(zip(background_components, log_missing(log_weight), strict=False)):
+        for shape, share in components:
+            out[:, j] = np.logaddexp(out[:, j], missing + np.log(share) + student_t.log_student_t(rows, shape))
     return out
 
 
@@ -202,8 +311,7 @@ class Known(NamedTuple):
     location
         Density of the first instance of a new subclass.
     background_components
-        Background components of the class densities: a Student-t for each class that has one. Empty if there are
-        none.
+        Background components of each class, J or fewer. Empty if there are none.
     named
         Identities of subclasses that a person has named. They count whatever their share of the class.
     """
@@ -219,7 +327,7 @@ class Known(NamedTuple):
     epsilon: float
     ranks: Array
     location: student_t.Location = student_t.CONJUGATE
-    background_components: tuple[student_t.Location | None, ...] = ()
+    background_components: tuple[tuple[BackgroundComponent, ...], ...] = ()
     named: tuple[int, ...] = ()
 
 
@@ -261,16 +369,16 @@ def _kept(known: Known) -> Array:
     return np.asarray(((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0))
 
 
-def background_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
-    """Return the background component of every class, or ``None`` if it has none or no instance is left."""
-    shapes = (*known.background_components, *[None] * (len(known.size) - len(known.background_components)))
-    return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
+def background_of_each(known: Known) -> tuple[tuple[BackgroundComponent, ...], ...]:
+    """Return the background components of every class. A class without instances has none."""
+    components = (*known.background_components, *[()] * (len(known.size) - len(known.background_components)))
+    return tuple(each if n else () for each, n in zip(components, known.size.tolist(), strict=True))
 
 
 def _terms(known: Known, log_weight: Array) -> list[list[student_t.StudentTerm]]:
     """Terms of each class density, including its background component, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
-    shapes, missing, sums = background_shapes(known), log_missing(log_weight), []
+    components, missing, sums = background_of_each(known), log_missing(log_weight), []
     values = log_table(dishes.counts, prior)
     for j, weights in enumerate(log_weight):
         student_terms = []
@@ -279,9 +387,7 @@ def _terms(known: Known, log_weight: Array) -> list[list[student_t.StudentTerm]]
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
             student_terms.append(student_t.StudentTerm(dishes.inverse[k], head, power, least, int(k), values[k]))
-        shape = shapes[j]
-        if shape is not None:
-            student_terms.append(student_t.student_t(shape, missing[j]))
+        student_terms += [student_t.student_t(shape, missing[j] + np.log(share)) for shape, share in components[j]]
         sums.append(student_terms)
     return [*sums, student_t.new_subclass(prior, known.location)]
 
@@ -417,7 +523,7 @@ def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Arr
     """
     holding = ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
     apart = add_background_component(
-        leave_one_out(rows, group, slot, holding), background_shapes(known), frozen.log_weight, rows
+        leave_one_out(rows, group, slot, holding), background_of_each(known), frozen.log_weight, rows
     )
     found = apart[np.arange(len(rows)), group]
     return np.where(np.isfinite(found), found, log_new(known, rows))

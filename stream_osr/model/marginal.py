@@ -77,6 +77,15 @@ def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Loc
 
 
 @kernel
+def log_marginals(statistics: Statistics, prior: Prior, location: Location) -> Array:
+    """Log marginal likelihood of each of K subclasses, shape (K,)."""
+    out = np.empty(len(statistics.size))
+    for k in range(len(out)):
+        out[k] = _log_whole(statistics.size[k], statistics.matrix[k], statistics.counts[k], prior, location)
+    return out
+
+
+@kernel
 def log_marginal(n: int, matrix: Array, log_det: float, prior: Prior, location: Location) -> float:
     """Log marginal likelihood of the numeric features of one subclass with a known log-determinant."""
     d, r = prior.n_features, prior.beta + n

@@ -17,7 +17,8 @@ class Prior(NamedTuple):
     """Base measure ``H(mu0, beta, nu, Sigma0)`` of the subclasses.
 
     The data are whitened (:mod:`stream_osr.model.whitening`), so that the prior mean ``mu0`` is the origin and the
-    scale matrix is ``Psi0 = nu * Sigma0 = nu * scale * I``.
+    scale matrix is ``Psi0 = nu * Sigma0 = nu * scale * D``. D is diagonal: classes with separate modes are wider than
+    their modes, in some directions only (:func:`stream_osr.model.whitening.along_subclasses`).
 
     Attributes
     ----------
@@ -26,9 +27,11 @@ class Prior(NamedTuple):
     nu
         Degrees of freedom, above ``n_features - 1``.
     psi
-        ``nu * scale``, the diagonal of the scale matrix.
+        ``nu * scale``.
     beta
         Precision of the prior mean, in units of one instance.
+    spread
+        Diagonal of D, shape (d,). The diagonal of the scale matrix is ``psi * spread``.
     first
         First place of each categorical column (:mod:`stream_osr.model.categories`), shape (C,).
     pseudo
@@ -39,12 +42,13 @@ class Prior(NamedTuple):
     nu: float
     psi: float
     beta: float
+    spread: Array
     first: Array = NO_COLUMN
     pseudo: Array = NO_VALUE
 
 
-def make_prior(n_features: int, nu: float, scale: float, beta: float) -> Prior:
-    """Check the hyperparameters and pack them for the kernels.
+def make_prior(n_features: int, nu: float, scale: float, beta: float, spread: Array | None = None) -> Prior:
+    """Check the hyperparameters and pack them for the kernels. Without ``spread`` its elements are 1.
 
     Raises
     ------
@@ -63,13 +67,13 @@ def make_prior(n_features: int, nu: float, scale: float, beta: float) -> Prior:
     for name, value in (("scale", scale), ("beta", beta)):
         if not value > 0:
             raise InvalidParameter(f"{name} is {value:g}: expected a positive number")
-    return Prior(n_features, float(nu), float(nu * scale), float(beta))
+    diagonal = np.ones(n_features) if spread is None else np.asarray(spread, dtype=float)
+    return Prior(n_features, float(nu), float(nu * scale), float(beta), diagonal)
 
 
 def same_prior(one: Prior, other: Prior) -> bool:
     """Return whether two base measures are the same."""
-    alike = np.array_equal(one.first, other.first) and np.array_equal(one.pseudo, other.pseudo)
-    return one[:4] == other[:4] and alike
+    return one[:4] == other[:4] and all(map(np.array_equal, one[4:], other[4:]))
 
 
 def width_of(prior: Prior) -> int:

@@ -373,7 +373,7 @@ def student_t(shape: Location, log_weight: float) -> StudentTerm:
 def new_subclass(prior: Prior, location: Location) -> list[StudentTerm]:
     """Terms of the density of the first instance of a new subclass."""
     d = prior.n_features
-    form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
+    form = np.diag(np.append(1.0 / (prior.psi * prior.spread), 1.0 / prior.beta))
     power = 0.5 * (prior.nu + 1.0)
     at_origin = float(log_prior_densities(np.append(np.zeros(d), 1.0)[None], 0, prior)[0])
     head, base = at_origin + power * math.log1p(1.0 / prior.beta), categories.log_base(prior)

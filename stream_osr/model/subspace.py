@@ -155,7 +155,7 @@ class Plan(NamedTuple):
     axes
         Number of principal axes of these features.
     rare
-        Features that nearly always have their usual value, including constant ones, shape (m,).
+        Features that nearly always have their usual value, shape (m,).
     weight
         Weight of a unit of each rare feature in their sum, shape (m,).
     least
@@ -211,11 +211,19 @@ class Directions(NamedTuple):
     least: Array
 
 
-def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
-    """Choose the plan from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
+def make_plan(X: Array, group: Array, order: Array | None = None, raw: Array | None = None) -> Plan:
+    """Choose the plan from training rows.
 
-    ``order`` is the position of each row in the order of arrival, shape (n,). ``None``: the order carries no
-    information.
+    Parameters
+    ----------
+    X
+        Completed rows, shape (n, p). If missing values (NaN) remain, they count as the mean.
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    order
+        Position of each row in the order of arrival, shape (n,). ``None``: the order carries no information.
+    raw
+        The rows before their completion. ``None``: ``X``.
 
     Examples
     --------
@@ -228,11 +236,15 @@ def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
     >>> plan.copies, plan.originals, plan.rank < 40
     (array([2]), array([0]), True)
     """
-    rare = is_constant(X) | (((usual_values(X) == X) | np.isnan(X)).mean(axis=0) >= USUAL)
+    rare = hardly_varies(X)
     scaled = in_units(X)
     twins = np.triu(alike(scaled), 1)
     copies = twins.any(axis=0)
-    clock = np.zeros(X.shape[1], bool) if order is None else is_clock(X, group, order) & ~rare & ~copies
+    clock = (
+        np.zeros(X.shape[1], bool)
+        if order is None
+        else is_clock(X if raw is None else raw, group, order) & ~rare & ~copies
+    )
     if not (~rare & ~copies & ~clock).any():  # nothing else tells anything
         clock[:] = False
     telling = np.flatnonzero(~rare & ~copies & ~clock)
@@ -328,8 +340,8 @@ def _unusual(X: Array, typical: float) -> tuple[Array, float]:
     """Sum the unusual values of features that nearly always have their usual value, rows of shape (n, m).
 
     The weight of a feature is the log odds of the usual value. Its deviation is a share of the deviations in
-    training. If there were none in training, the unit is the feature's size, or for a zero the ``typical`` size of
-    other features.
+    training. If other rows have none, the unit is the feature's size, or for a zero the ``typical`` size of other
+    features.
 
     Returns
     -------
@@ -360,6 +372,11 @@ def usual_values(X: Array) -> Array:
     """Take the median of each feature among its own values, shape (p,). A majority value is that median."""
     there = np.maximum((~np.isnan(X)).sum(axis=0), 1)
     return np.nan_to_num(np.sort(X, axis=0)[(there - 1) // 2, np.arange(X.shape[1])])
+
+
+def hardly_varies(X: Array) -> Array:
+    """Find the features that nearly always have their usual value, NaN = missing, shape (p,)."""
+    return np.asarray(is_constant(X) | (((usual_values(X) == X) | np.isnan(X)).mean(axis=0) >= USUAL))
 
 
 def is_constant(X: Array) -> Array:

@@ -16,7 +16,7 @@ from stream_osr.model.known import (
     Known,
     add_background_component,
     densities,
-    fit_background_component,
+    fit_background_components,
     leave_one_out,
 )
 from stream_osr.model.missing import nothing_missing
@@ -127,11 +127,12 @@ def train(
     rng: np.random.Generator,
     *,
     sweeps: int,
+    start: Array | None = None,
     grid: Grid | None = None,
     location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
-    """Sweep the training groups. Each class starts as one subclass, or with categories as several.
+    """Sweep the training groups.
 
     Parameters
     ----------
@@ -147,6 +148,9 @@ def train(
         Source of randomness.
     sweeps
         Number of Gibbs sweeps.
+    start
+        Initial subclass of each row, numbered from 0 (:func:`stream_osr.model.modes.find_modes`). ``None``: each
+        class starts as one. With categories each is spread over several.
     grid
         Candidate values of the base measure, drawn before each sweep from its conditional given the seats. ``None``:
         ``prior`` stays.
@@ -155,7 +159,9 @@ def train(
     progress
         Function called with the number of each finished sweep.
     """
-    start = spread(group, rng) if len(prior.first) else group
+    start = group if start is None else start
+    if len(prior.first):
+        start = spread(start, rng)
     seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
     log_new = log_new_densities(seating.guests.rows, prior, location)
     for number in range(sweeps):
@@ -170,7 +176,7 @@ def train(
 
 
 def spread(group: Array, rng: np.random.Generator) -> Array:
-    """Spread each class at random over several initial subclasses, shape (n,).
+    """Spread each class, or mode of a class, at random over several initial subclasses, shape (n,).
 
     With categorical columns no single instance gains by leaving a large subclass: the first instance of a new
     subclass has the probabilities of the base measure. Parts of a class diverge during the sweeps, and similar parts
@@ -212,7 +218,7 @@ def summarize(
     epsilon
         Least share of a class that a subclass needs.
     background_components
-        Whether to add a background component to each class density.
+        Whether to add background components to each class density.
     effective
         Number of independent instances with the information of one training instance. At the end the statistics of
         the subclasses are :func:`tempered` by it.
@@ -253,10 +259,10 @@ def summarize(
     log_density = leave_one_out(guests.rows, guests.group, position[dish], holding)
     own = log_density[np.arange(len(dish)), guests.group]
     if background_components:
-        described = holds[guests.group, dish]
-        shapes, own = fit_background_component(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
-        known = known._replace(background_components=shapes)
-        log_density = add_background_component(log_density, shapes, frozen.log_weight, guests.rows)
+        kept_dish = np.where(holds[guests.group, dish], position[dish], -1)
+        fitted, own = fit_background_components(guests.rows[:, :-1], guests.group, kept_dish, own, known.alpha, prior)
+        known = known._replace(background_components=fitted)
+        log_density = add_background_component(log_density, fitted, frozen.log_weight, guests.rows)
         log_density[np.arange(len(dish)), guests.group] = own
     own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)

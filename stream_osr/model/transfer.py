@@ -338,8 +338,8 @@ def moved(known: Known, move: Array) -> Known:
     held = known.seated.sum(axis=0)
     by = (known.seated / np.maximum(held, 1.0)).T @ move
     background_components = tuple(
-        shape if shape is None else shape._replace(mean=shape.mean + way)
-        for shape, way in zip(known.background_components, move, strict=False)
+        tuple(each._replace(shape=each.shape._replace(mean=each.shape.mean + way)) for each in components)
+        for components, way in zip(known.background_components, move, strict=False)
     )
     return known._replace(
         dishes=_translated(known.dishes, by, known.prior), background_components=background_components

@@ -143,7 +143,8 @@ def gain(dishes: statistics.Dishes, k: int, noise: NoiseModel, prior: Prior, loc
     d, square, beyond = prior.n_features, 0.0, noise.log_det
     square -= prior.beta * noise.form[d, d]
     for a in range(d + 1):
-        square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
+        square += dot(noise.form[a], matrix[a])
+        square -= prior.psi * prior.spread[a] * noise.form[a, a] if a < d else 0.0
     together = log_marginal(n, matrix, log_det, prior, location)
     if prior.first.shape[0] > 0:
         together += categories.log_marginal(dishes.counts[k], prior)

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures, place_of_flag
+from stream_osr.model.binary_features import NO_BINARY_FEATURES, OF_CONSTANT, BinaryFeatures, place_of_flag
 from stream_osr.model.imputation import fill_groups
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.prior import NO_COLUMN
-from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan
+from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan, usual_values
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
 
 REACH = 4.0
@@ -100,7 +100,7 @@ RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
 
 CONSTANT_SPREAD = 0.1
-"""Standard deviation of a feature that is constant in training, as a share of the feature's size."""
+"""Standard deviation of a modelled feature that did not vary, as a share of the feature's size."""
 
 HORIZON = 1e4
 """Distance from the training mean (in within-class standard deviations) to which farther rows are moved."""
@@ -173,9 +173,9 @@ def fit_whitening(
     variances in proportion to the shortfall. Instances far outside their class count as if they were nearer
     (:func:`bounded_scatter`).
 
-    If each feature is a separate direction, a constant feature gets a standard deviation. It is ``CONSTANT_SPREAD``
-    times the larger of the feature's size and the median standard deviation of the features that vary. A deviation of
-    that order shows as novelty, and rounding does not.
+    If each feature is a separate direction, a feature that did not vary gets a standard deviation. It is
+    ``CONSTANT_SPREAD`` times the larger of the feature's size and the median standard deviation of the features that
+    vary. Such features occur here if there are few instances, or if no feature varies (:func:`find_constant`).
 
     Parameters
     ----------
@@ -210,7 +210,6 @@ def fit_whitening(
     fill = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
     filled = np.where(known, X, fill)
     center = filled.mean(axis=0)
-    deviation = filled.std(axis=0)
     constant = is_constant(X)
     variance_left = 0.0
     if pca_components is not None or pca_variance is not None:
@@ -219,7 +218,7 @@ def fit_whitening(
     elif plan is not None and not plan.everything:
         directions = follow(plan, X)
     else:
-        typical = float(np.median(deviation[~constant])) if not constant.all() else 1.0
+        typical = float(np.median(filled.std(axis=0)[~constant])) if not constant.all() else 1.0
         size = CONSTANT_SPREAD * np.maximum(np.abs(center), typical)
         directions = Directions(np.eye(len(fill)), np.eye(len(fill)), np.where(constant, size**2, 0.0))
     basis, back, least = directions
@@ -269,6 +268,46 @@ def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: A
 
     _, scatter, weight = bounded_scatter(coordinates, group, covariance)
     return covariance(scatter), weight
+
+
+NARROWEST = 1e-4
+"""Least variance within subclasses, in variances within classes."""
+
+
+def along_subclasses(whitening: Whitening, rows: Array, subclass: Array) -> tuple[Whitening, Array]:
+    """Turn the coordinates to the axes in which the pooled covariance within subclasses is diagonal.
+
+    Classes with separate modes are wider than their modes, in some directions only.
+
+    Parameters
+    ----------
+    whitening
+        Map to coordinates with unit variance within classes.
+    rows
+        Whitened rows without categories, shape (n, d).
+    subclass
+        Subclass of each, shape (n,).
+
+    Returns
+    -------
+    The map to the turned coordinates, and the variance within subclasses of each, shape (d,).
+    """
+    d = rows.shape[1]
+    within, _ = _within_covariance(rows, subclass, np.ones(d), np.full(d, RIDGE))
+    values, axes = np.linalg.eigh(within)
+    return _turned(whitening, axes), np.clip(values, NARROWEST, 1.0)
+
+
+def _turned(whitening: Whitening, axes: Array) -> Whitening:
+    """Turn the coordinates by an orthogonal matrix, shape (d, d)."""
+    forward = np.ascontiguousarray(whitening.forward @ axes)
+    return whitening._replace(forward=forward, backward=np.ascontiguousarray(axes.T @ whitening.backward))
+
+
+def aligned(whitening: Whitening, other: Whitening) -> Whitening:
+    """Turn the coordinates as close as possible to those of another map (orthogonal Procrustes problem)."""
+    one, _, two = np.linalg.svd(other.backward @ whitening.forward)
+    return _turned(whitening, (one @ two).T)
 
 
 def whiten(whitening: Whitening, X: Array) -> Array:
@@ -400,12 +439,37 @@ def find_open(X: Array, places: Array) -> Array:
     return np.array(out, np.int64)
 
 
-def choose(X: Array, group: Array, places: Array, order: Array | None = None) -> Plan | None:
+LEAST_CONSTANT = 20
+"""Least number of instances with one value for a constant feature."""
+
+
+def find_constant(X: Array, places: Array) -> Array:
+    """Find the numbers that are constant in training and not modelled, shape (p,).
+
+    A feature that never varied carries no information about classes. With few instances that may be chance. If no
+    other feature varies, there would be nothing to model. Arguments as for :func:`fit_mixed`.
+
+    Examples
+    --------
+    >>> X = np.column_stack([np.full(40, 2025.0), np.arange(40)])
+    >>> find_constant(X, np.zeros(2, int)), find_constant(X[:10], np.zeros(2, int))
+    (array([ True, False]), array([False, False]))
+    """
+    constant = (places == 0) & is_constant(X) & ((~np.isnan(X)).sum(axis=0) >= LEAST_CONSTANT)
+    return constant if ((places != 0) | ~is_constant(X)).any() else np.zeros(len(places), bool)
+
+
+def choose(
+    X: Array, group: Array, places: Array, order: Array | None = None, raw: Array | None = None
+) -> Plan | None:
     """Choose the treatment of the numeric features, or ``None`` if there are none.
 
-    Arguments as for :func:`fit_mixed`, and the order of arrival as for :func:`~stream_osr.model.subspace.make_plan`.
+    Arguments as for :func:`fit_mixed`, and the others as for :func:`~stream_osr.model.subspace.make_plan`.
     """
-    return None if not (places == 0).any() else make_plan(X[:, places == 0], group, order)
+    numeric = places == 0
+    if not numeric.any():
+        return None
+    return make_plan(X[:, numeric], group, order, None if raw is None else raw[:, numeric])
 
 
 def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
@@ -442,8 +506,8 @@ def fit_mixed(
     group
         Class of each, 0 to J - 1, shape (n,).
     places
-        Places of each feature, shape (p,): 0 for a number, -1 for a column of a flag, and two more than the number of
-        values for a category.
+        Places of each feature, shape (p,): 0 for a number, -1 for a column of a flag, -2 for a constant, and two more
+        than the number of values for a category.
     binary_features
         Categories that are given as numbers (:func:`stream_osr.model.binary_features.find_binary_features`).
     yeo_johnson
@@ -472,6 +536,9 @@ def fit_mixed(
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))
     fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
+    left_out = places == OF_CONSTANT
+    fill[left_out] = center[left_out] = usual_values(X[:, left_out])
+    constant |= left_out
     forward[numeric], backward[:, numeric] = own.forward, own.backward
     of_all = np.concatenate([places[columns], binary_features.sizes + 2])
     categories = columns, of_all, binary_features, yeo_johnson, open_categories

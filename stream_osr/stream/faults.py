@@ -90,7 +90,17 @@ def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
     """Return the names of the columns that fail now."""
     if stream.faults is None:
         return ()
-    return tuple(trained.names[at] for at in np.flatnonzero(stream.faults.columns.kind))
+    kind = stream.faults.columns.kind
+    return tuple(trained.names[at] for at in np.flatnonzero((kind > 0) & (kind != data_quality.CHANGED)))
+
+
+def changed_columns(trained: TrainedModel, stream: Stream) -> dict[Name, tuple[float, float]]:
+    """Return the constant and the latest value of each column that was constant in training and has changed."""
+    if stream.faults is None or trained.usual is None:
+        return {}
+    constant, last = trained.usual.constant, stream.faults.columns.last
+    found = np.flatnonzero(stream.faults.columns.kind == data_quality.CHANGED).tolist()
+    return {trained.names[at]: (float(constant[at]), float(last[at])) for at in found}
 
 
 def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
@@ -139,7 +149,10 @@ def settle_faults(
     events: list[ev.Event] = []
     for fault in noticed.begun:
         facts, at = fault._asdict(), fault.column
-        facts |= {"column": trained.names[at], "low": float(usual.low[at]), "high": float(usual.high[at])}
+        low, high = (float(end[at]) for end in (usual.low, usual.high))
+        if not np.isnan(usual.constant[at]):
+            low = high = float(usual.constant[at])
+        facts |= {"column": trained.names[at], "low": low, "high": high}
         events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **summaries))
     if not usual.rows.once:
         return after._replace(faults=DataFaults(noticed.columns)), events

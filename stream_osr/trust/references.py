@@ -32,14 +32,14 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.binary_features import OF_FLAG
+from stream_osr.model.binary_features import OF_CONSTANT, OF_FLAG
 from stream_osr.model.categories import base_of
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
-from stream_osr.model.whitening import Whitening, even_where_open, fit_mixed, whiten
+from stream_osr.model.whitening import Whitening, aligned, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
 NO_GAIN = np.zeros(0)
@@ -261,6 +261,7 @@ def _without(
         places = np.zeros(X.shape[1], np.int64)
         places[whitening.columns] = whitening.places[: len(whitening.columns)]
         places[whitening.binary_features.members] = OF_FLAG
+        places[whitening.constant & ~whitening.forward.any(axis=1)] = OF_CONSTANT
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
         kinds: dict[str, Any] = {
             "binary_features": whitening.binary_features,
@@ -272,6 +273,8 @@ def _without(
         other = whitening
     if other.forward.shape != whitening.forward.shape:
         other = whitening
+    elif any((training.prior.spread != 1.0).any() for training in trainings):
+        other = aligned(other, whitening)
     volume = float(np.linalg.slogdet(whitening.backward @ other.forward)[1])  # of a unit of the coordinates
     rows, total = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, seen[member_rows]))
     out = []

@@ -55,15 +55,15 @@ _FREE = {
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
-        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.classes Shares.kappa Stream.called
-        Stream.following Stream.past Stream.unknown_rate
+        Known.tables Odds.excess Odds.seen Prior.psi Prior.spread Seat.weight Shares.classes Shares.kappa
+        Stream.called Stream.following Stream.past Stream.unknown_rate
         Lifecycle.announced_size Lifecycle.dormant Lifecycle.emerged Lifecycle.arrivals Lifecycle.usual
         UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
-        Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low Known.broad
-        Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows
-        Space.center Statistics.matrix
+        Arrived.row Background.covariance Background.mean Component.share Evidence.row Flags.high Flags.low
+        Known.broad Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift
+        References.rows Space.center Statistics.matrix
     """,
     WHICH: """
         Arrival.departed Evidence.number Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses

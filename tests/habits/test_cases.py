@@ -34,7 +34,6 @@ OPEN = {
     "a15_mlflow_training_frame": "MLflow refuses whole numbers",
     "a16_http_compressed_body": "compressed requests have a misleading answer",
     "a18_frame_of_other_columns": "a frame without any known column is decided",
-    "a19_constant_column": "a column that was constant in training has an invented spread",
     "a21_labels_in_another_order": "labels and rows are paired by place",
     "a22_follow_before_the_file": "--follow does not wait for the file; the result depends on the first second",
     "a29_error_code_of_a_sensor": "an error code is announced as a class",

@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
 STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
+    "coordinates.py": ("model/test_filling",),
     "model/gaussian.py": ("gaussian", "dishes", "known"),
+    "model/imputation.py": ("model/test_filling",),
+    "model/modes.py": ("model/test_modes",),
     "model/student_t.py": ("categories", "known", "broad"),
     "model/marginal.py": ("marginal", "categories_together"),
     "model/unassigned.py": ("categories_together", "strangers"),

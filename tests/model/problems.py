@@ -40,10 +40,14 @@ def assert_equal(values: Iterable[Any], expected: Iterable[Any]) -> None:
 def make_base(
     d: int, kind: str = "numbers", *, nu: float | None = None, psi: float = 1.7, beta: float = 0.3
 ) -> tuple[Prior, niw.BaseMeasure]:
-    """One base measure for the library and for the oracles; ``psi`` is ``nu * scale``."""
+    """One base measure for the library and for the oracles; ``psi`` is ``nu * scale``.
+
+    The numbers beside categories have different spreads.
+    """
     nu = d + 1.5 if nu is None else nu
     if kind == "categories":
-        prior, gaussian = make_base(d, nu=nu, psi=psi, beta=beta)
+        spread = np.geomspace(0.3, 1.0, d)
+        prior, gaussian = make_prior(d, nu, psi / nu, beta, spread), niw.Full(d, psi * spread, nu, beta)
         mixed = Mixed(Categories(DIRICHLET), gaussian if d else None)
         pseudo = np.concatenate([[sum(column), *column] for column in DIRICHLET])
         return prior._replace(first=np.array(mixed.first), pseudo=pseudo), mixed

@@ -86,7 +86,8 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     rng = np.random.default_rng(7)
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
-    shapes, found = library_known.fit_background_component(rows, group, kept, log_own, alpha, prior)
+    dish = np.where(kept, group, -1)
+    components, found = library_known.fit_background_components(rows, group, dish, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
         others = np.delete(group, i) == j
@@ -99,7 +100,7 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
         each.append(np.logaddexp(log_own, log_weight + np.concatenate(densities_of_each)))
         totals.append(each[-1][np.arange(141) != 80].sum())
     best = int(np.argmax(totals))
-    assert [shape.freedom for shape in shapes] == [3.0 + library_known.FREEDOM_ABOVE[best]] * 3
+    assert [each.shape.freedom for (each,) in components] == [3.0 + library_known.FREEDOM_ABOVE[best]] * 3
     np.testing.assert_allclose(found, each[best], rtol=1e-9)
     assert np.flatnonzero(found == -np.inf).tolist() == [80]
     assert best < 2 if heavy else best > 3
@@ -115,7 +116,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     found, _ = log_class_densities(known, frozen, homogeneous(points))
     for j, n in enumerate((40, 1, 12)):
         members, block = rows[group == j], rows[dish == j]
-        freedom, share = known.background_components[j].freedom, len(block) / (n + alpha)
+        freedom, share = known.background_components[j][0].shape.freedom, len(block) / (n + alpha)
         kept = np.log(share) + [base.log_predictive(x, block) for x in points]
         broad = np.log(missing[j]) + [oracle.log_density(x, members, freedom) for x in points]
         np.testing.assert_allclose(found[:, j], np.logaddexp(kept, broad), rtol=1e-9)
@@ -124,7 +125,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     for i in (0, 5, 41, 45):  # dropped, kept, dropped, kept
         j, others = group[i], np.arange(len(rows)) != i
         members, block = rows[(group == j) & others], rows[(dish == j) & others]
-        freedom, share = known.background_components[j].freedom, len(block) / (len(members) + alpha)
+        freedom, share = known.background_components[j][0].shape.freedom, len(block) / (len(members) + alpha)
         kept = np.log(share) + base.log_predictive(rows[i], block)
         broad = np.log1p(-share) + oracle.log_density(rows[i], members, freedom)
         assert own[i] == pytest.approx(np.logaddexp(kept, broad), rel=1e-9), i
@@ -145,7 +146,8 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     )
     np.testing.assert_array_equal(log_density, before)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
-    for j, shape in enumerate(known.background_components):
+    for j, ((shape, share),) in enumerate(known.background_components):
+        assert share == 1.0
         broad = scipy.stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
         term = library_known.log_missing(log_weight)[j] + broad.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
@@ -170,6 +172,51 @@ def test_a_class_with_its_broad_term_has_mass_one():
 
             mass, _ = scipy.integrate.quad(density, -np.inf, np.inf, limit=400)
             assert mass == pytest.approx(1.0 if broad else size / (size + now.alpha), abs=2e-3)
+
+
+# Holes
+
+
+def apart(*centres, d=5, n=120, scale=1.0):
+    """Fit background components to one class with a subclass of ``n`` instances around each centre."""
+    rng, prior = np.random.default_rng(11), make_base(d)[0]
+    dish = np.repeat(np.arange(len(centres)), n)
+    rows = np.array(centres)[dish][:, None] + scale * rng.normal(size=(len(dish), d))
+    prior = prior._replace(spread=np.full(d, scale**2))
+    log_own = np.full(len(dish), -10.0)
+    (components,), found = library_known.fit_background_components(rows, 0 * dish, dish, log_own, 5.0, prior)
+    return rows, dish, components, found
+
+
+@pytest.mark.parametrize(("centres", "scale", "count"), [((0, 1), 1.0, 1), ((0, 9), 1.0, 2), ((0, 2), 0.1, 2)])
+def test_the_place_between_separate_subclasses_has_no_background_component(centres, scale, count):
+    rows, _, components, _ = apart(*centres, scale=scale)
+    assert len(components) == count
+    between = homogeneous(np.full((1, 5), np.mean(centres)))
+    each = [np.log(share) + student_t.log_student_t(between, shape)[0] for shape, share in components]
+    usual = [np.log(share) + student_t.log_student_t(homogeneous(rows), shape) for shape, share in components]
+    lowest = np.quantile(np.logaddexp.reduce(usual), 0.01)
+    assert (np.logaddexp.reduce(each) > lowest) == (count == 1)
+
+
+def test_a_small_subclass_has_no_background_component():
+    _, _, components, _ = apart(0, 9, 30)
+    assert [round(each.share, 2) for each in components] == [0.33] * 3
+    rng, prior = np.random.default_rng(11), make_base(2)[0]
+    dish = np.repeat([0, 1, 2], [100, 100, 8])
+    rows = 20.0 * dish[:, None] + rng.normal(size=(208, 2))
+    (components,), _ = library_known.fit_background_components(rows, 0 * dish, dish, np.zeros(208), 5.0, prior)
+    assert [each.share for each in components] == [0.5, 0.5]
+
+
+def test_an_instance_is_left_out_of_the_component_of_its_subclass():
+    rows, dish, components, found = apart(0, 9)
+    freedom, n = components[0].shape.freedom, len(rows)
+    log_weight = np.log(5.0 / (n - 1.0 + 5.0))
+    for i in (3, 150):
+        own, other = (rows[(dish == k) & (np.arange(n) != i)] for k in (dish[i], 1 - dish[i]))
+        each = [np.log(0.5) + oracle.log_density(rows[i], members, freedom) for members in (own, other)]
+        assert found[i] == pytest.approx(np.logaddexp(-10.0, log_weight + np.logaddexp(*each)), rel=1e-9)
 
 
 # Tails
@@ -198,5 +245,5 @@ def test_what_lies_far_from_everything_belongs_to_no_class(placed):
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
     least = 2.0 + library_known.FREEDOM_ABOVE[0]  # above that of a new subclass
-    assert known.background_components[0].freedom == least
+    assert known.background_components[0][0].shape.freedom == least
     check_far(known, np.array([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]))

@@ -8,7 +8,7 @@ import scipy
 
 from stream_osr.model import categories, student_t
 from stream_osr.model import dishes as library_dishes
-from stream_osr.model.known import densities, log_densities
+from stream_osr.model.known import BackgroundComponent, densities, log_densities
 from stream_osr.model.moves import hyperparameters
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
@@ -55,7 +55,7 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
     blocks = [random_rows(rng, n, prior) for n in (5, 4, 6)]
     values = categories.log_table(fill(prior, [np.vstack(blocks[:2])]).counts, prior)[0]
     location = Location(4.0, np.zeros(d), np.eye(d)) if placing else CONJUGATE
-    broad = Location(5.0, np.zeros(d), np.eye(d), values), None
+    broad = (BackgroundComponent(Location(5.0, np.zeros(d), np.eye(d), values), 1.0),), ()
     placed = {"location": location, "background_components": broad}
     known = known_of(prior, blocks, [0, 0, 1], [1.0] * 3, alpha=1.5, epsilon=0.0, **placed)
     points = random_rows(rng, 20, prior)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stream_osr.config import Parameters
+from stream_osr.coordinates import as_modelled, fit_coordinates
+from stream_osr.features import Features
 from stream_osr.model import imputation
 from stream_osr.model.imputation import fill_groups
 
@@ -62,3 +65,50 @@ def test_too_wide_a_table_is_filled_with_the_means_of_the_classes(monkeypatch: p
     filled = fill_groups(missing, group, seed=0)
     i, a = np.argwhere(np.isnan(missing))[0]
     assert filled[i, a] == pytest.approx(np.nanmean(missing[group == group[i], a]))
+
+
+def test_a_relation_that_holds_in_one_class_holds_in_the_completed_rows() -> None:
+    rng, group = np.random.default_rng(2), np.arange(900) % 3
+    X = rng.normal(size=(900, 5))
+    X[:, 4] = np.where(group == 0, X[:, 0] + X[:, 1], np.where(group == 1, X[:, 0] - X[:, 1], X[:, 4]))
+    filled = fill_groups(holes(X, 0.05), group, seed=0)
+    for j, sign in ((0, 1.0), (1, -1.0)):
+        own = filled[group == j]
+        assert np.abs(own[:, 4] - own[:, 0] - sign * own[:, 1]).max() < 0.05
+    assert filled[group == 2].std(axis=0) == pytest.approx(X[group == 2].std(axis=0), rel=0.05)
+
+
+def test_a_feature_that_nearly_always_has_one_value_gets_this_value() -> None:
+    X, group = classes(300)
+    X[:, 1] = np.where(np.arange(300) % 20 == 0, X[:, 1], 4.0)
+    missing = holes(X, 0.1)
+    filled = fill_groups(missing, group, seed=0)
+    assert (filled[np.isnan(missing[:, 1]), 1] == 4.0).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_few_missing_values_do_not_change_the_directions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    group = np.arange(480) % 6
+    X = 3.0 * rng.normal(size=(6, 4))[group] @ rng.normal(size=(4, 30)) + rng.normal(size=(480, 30))
+    X[:, 10:20] = X[:, :10] @ rng.normal(size=(10, 10)) + 0.01 * rng.normal(size=(480, 10))
+    complete = directions(X, group)
+    for share in (0.001, 0.01, 0.05):
+        assert abs(directions(holes(X, share), group) - complete) <= 0.1 * complete
+
+
+def directions(X: np.ndarray, group: np.ndarray) -> int:
+    features = Features(tuple(f"x{at}" for at in range(X.shape[1])))
+    fitted = fit_coordinates(as_modelled(features, X, Parameters()), group, Parameters())
+    assert fitted.plan is not None
+    return int(fitted.whitening.forward.shape[1])
+
+
+def test_features_that_depend_on_each_other_exactly_are_completed() -> None:
+    rng, group = np.random.default_rng(3), np.arange(300) % 3
+    X = rng.integers(0, 5, size=(300, 4)).astype(float)
+    X = np.column_stack([X, X[:, :1] + X[:, 1:2], X.sum(axis=1), np.where(group == 0, 0.0, X[:, 0])])
+    for share in (0.01, 0.3):
+        filled = fill_groups(holes(np.tile(X, 4), share), group, seed=0)
+        assert np.isfinite(filled).all()
+        assert np.abs(filled).max() < 60.0

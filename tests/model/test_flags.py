@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_osr.model import binary_features as inside
 from stream_osr.model import whitening
-from stream_osr.model.transfer import OTHER, origins, passage
+from stream_osr.model.transfer import origins, passage
 from stream_osr.model.whitening import Whitening, fit_mixed, whiten
 from tests.oracles import flags as oracle
 
@@ -30,7 +30,7 @@ def groups(flags: inside.BinaryFeatures) -> set[tuple[frozenset[int], int]]:
     return {(frozenset(members.tolist()), len(low)) for members, low, _ in inside.each_flag(flags)}
 
 
-EXPECTED = {(frozenset(c), size) for c, size in (((0, 1, 2), 3), ((3, 4), 2), ((6,), 1), ((7, 8, 9, 10), 4))}
+EXPECTED = {(frozenset(c), size) for c, size in (((0, 1, 2), 3), ((3, 4), 2), ((7, 8, 9, 10), 4))}
 
 
 def test_flags_are_found_in_any_units_and_order() -> None:
@@ -65,9 +65,9 @@ def test_numbers_stay_numbers() -> None:
         assert find(X) is inside.NO_BINARY_FEATURES
 
 
-def test_a_category_that_is_given_is_no_flag_and_makes_constants_categories() -> None:
+def test_a_category_that_is_given_is_no_flag() -> None:
     X = np.column_stack([np.arange(N) % 2, np.full(N, 3.0), np.linspace(0, 1, N)])
-    assert groups(inside.find_binary_features(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
+    assert inside.find_binary_features(X, np.array([4, 0, 0])) is inside.NO_BINARY_FEATURES
 
 
 def test_covers_against_all_sets() -> None:
@@ -120,7 +120,7 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
     row = np.array([1.0, 0.0, 0.0, 6.0, 1.0, 0.3, 4.0, 1.0, 0.0, 0.0, 0.0])
     known = read(flags, row[None])
     assert read(flags, (row * (1.0 + 1e-9))[None]).tolist() == known.tolist()
-    for at in (0, 3, 6):
+    for at in (0, 3):
         category, other = of_column(flags, at), row.copy()
         other[at] += 0.5
         assert read(flags, other[None])[0, category] == flags.sizes[category] + 1
@@ -131,17 +131,19 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
 
 def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
     flags, places = find(X), np.zeros(X.shape[1], np.int64)
-    places[flags.members] = -1
+    places[flags.members] = inside.OF_FLAG
+    places[whitening.find_constant(X, places)] = inside.OF_CONSTANT
     return fit_mixed(X, group, places, binary_features=flags)
 
 
 def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
     X, group = table(), np.arange(N) % 3
     space = space_of(X, group)
-    assert sorted(space.places.tolist()) == [3, 4, 5, 6]
-    assert np.flatnonzero(whitening.numeric(space)).tolist() == [5]
+    assert sorted(space.places.tolist()) == [4, 5, 6]
+    assert np.flatnonzero(whitening.numeric(space)).tolist() == [5, 6]
+    assert np.flatnonzero(space.constant).tolist() == [6]
     alone = fit_mixed(X[:, 5:6], group, np.zeros(1, np.int64))
-    np.testing.assert_allclose(whiten(space, X)[:, 4:], whiten(alone, X[:, 5:6]), rtol=1e-12)
+    np.testing.assert_allclose(whiten(space, X)[:, 3:], whiten(alone, X[:, 5:6]), rtol=1e-12)
 
 
 def test_flags_are_named_by_what_is_set() -> None:
@@ -149,7 +151,6 @@ def test_flags_are_named_by_what_is_set() -> None:
     assert {name: sorted(values) for name, values in texts} == {
         "x0 and 2 more": ["x0", "x1", "x2"],
         "x3": ["1", "6"],
-        "x6": ["4"],
         "x7 and 3 more": ["x10", "x7", "x8", "x9"],
     }
 
@@ -164,16 +165,15 @@ def test_the_way_to_a_model_with_other_flags() -> None:
     new = space_of(later, group)
     names = list("abcdefghijk")
     found = origins(old.binary_features, names, new.binary_features, names, 0)
-    for column in (0, 6, 7):
+    for column in (0, 7):
         assert found[of_column(new.binary_features, column)].category == of_column(old.binary_features, column)
-    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [OTHER]
     way = passage(old, new, range(11), found)
     rows = way.of(whiten(old, X))
     own = whiten(new, X)
-    np.testing.assert_array_equal(rows[:, :3], own[:, :3])
+    np.testing.assert_array_equal(rows[:, :2], own[:, :2])
     assert len(way.missing) == new.forward.shape[1]
     back = passage(new, old, range(11), origins(new.binary_features, names, old.binary_features, names, 0))
     flag = of_column(old.binary_features, 3)
-    assert (back.columns < 0).tolist() == [number == flag for number in range(4)]
+    assert (back.columns < 0).tolist() == [number == flag for number in range(3)]
     first = old.places[:flag].sum()
     np.testing.assert_array_equal(back.of(whiten(new, later))[:, flag], first)  # it is missing

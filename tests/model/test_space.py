@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model import whitening as library
+from stream_osr.model.binary_features import OF_CONSTANT
 from tests.tiers import examples
 
 
@@ -70,24 +71,28 @@ def test_missing_values_are_the_training_mean():
     np.testing.assert_allclose(library.unwhiten(space, everything)[0], space.fill, rtol=1e-9)
 
 
-def test_feature_that_never_varied_gets_a_spread_of_its_own_size():
+def test_a_feature_that_never_varied_is_in_no_coordinate():
     X, group = classes()
-    X = np.column_stack([X, np.full(len(X), 50.0), np.zeros(len(X))])
-    space = library.fit_whitening(X, group)
-    assert space.constant.tolist() == [False] * 4 + [True] * 2
-    z = library.whiten(space, X)
-    assert np.isfinite(z).all()
-    typical = np.median(X[:, :4].std(axis=0))
-    # twice: its own spread and a ridge of the same size
-    for feature, spread in ((4, library.CONSTANT_SPREAD * 50.0), (5, library.CONSTANT_SPREAD * typical)):
-        moved = X[:1].copy()
-        moved[0, feature] += spread
-        step = np.linalg.norm(library.whiten(space, moved) - z[:1])
-        assert 0.3 < step < 1.5
-        moved[0, feature] = X[0, feature] * (1 + 1e-12)
-        assert np.linalg.norm(library.whiten(space, moved) - z[:1]) < 1e-6
-    alone = library.whiten(library.fit_whitening(X[:, :4], group), X[:, :4])
-    np.testing.assert_allclose(z[:, :4], alone, rtol=1e-6)
+    wide = np.column_stack([X, np.full(len(X), 50.0), np.zeros(len(X))])
+    constant = library.find_constant(wide, np.zeros(6, int))
+    assert constant.tolist() == [False] * 4 + [True] * 2
+    space = library.fit_mixed(wide, group, np.where(constant, OF_CONSTANT, 0))
+    assert space.constant.tolist() == constant.tolist()
+    assert space.forward.shape == (6, 4)
+    z = library.whiten(space, wide)
+    np.testing.assert_allclose(z, library.whiten(library.fit_whitening(X, group), X), rtol=1e-9)
+    np.testing.assert_array_equal(library.whiten(space, wide + np.array([0, 0, 0, 0, 7.0, -1e9])), z)
+    np.testing.assert_allclose(library.unwhiten(space, z), wide, atol=1e-9)
+
+
+def test_few_equal_values_are_no_constant():
+    X, _ = classes()
+    wide = np.column_stack([X, np.full(len(X), 50.0)])
+    assert not library.find_constant(wide[:19], np.zeros(5, int)).any()
+    assert not library.find_constant(np.full((40, 2), 3.0), np.zeros(2, int)).any(), "nothing else would be modelled"
+    space = library.fit_whitening(wide, np.arange(len(X)) % 2)
+    step = library.whiten(space, wide[:1] + np.array([0, 0, 0, 0, 5.0])) - library.whiten(space, wide[:1])
+    assert 0.3 < np.linalg.norm(step) < 1.5, "a spread of its own size, twice: a ridge of the same size"
 
 
 def test_singular_data_work():

@@ -166,7 +166,7 @@ def mixed_prior(start: Prior, concentration: np.ndarray, d: int) -> tuple[Prior,
     shares = [np.array(own) / sum(own) for own in DIRICHLET]
     alpha = [c * share for c, share in zip(concentration.tolist(), shares, strict=True)]
     pseudo = np.concatenate([[own.sum(), *own] for own in alpha])
-    gaussian = niw.Full(d, start.psi, start.nu, start.beta)
+    gaussian = niw.Full(d, start.psi * start.spread, start.nu, start.beta)
     return start._replace(pseudo=pseudo), Mixed(Categories([own.tolist() for own in alpha]), gaussian)
 
 
@@ -255,8 +255,8 @@ def draw_known(past: Past, j: int, rng: np.random.Generator) -> np.ndarray:
     k = draw_one(rng, [*shares, 1.0 - sum(shares)])
     if k < len(shares):
         return draw_next(past.base, past.known_rows[k], rng)
-    shape = past.known.background_components[j]
-    assert shape is not None
+    components = past.known.background_components[j]
+    shape = components[draw_one(rng, [each.share for each in components])].shape
     normal = np.linalg.solve(shape.factor, rng.standard_normal(len(shape.mean)))
     return np.asarray(shape.mean + normal * np.sqrt(shape.freedom / rng.chisquare(shape.freedom)))
 
@@ -326,7 +326,10 @@ def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, tru
         points = homogeneous(truth.rows)
         whole = log_class_densities(known, frozen, points)[0]
         broad = np.column_stack(
-            [student_t.log_student_t(points, shape) for shape in known.background_components if shape is not None]
+            [
+                np.logaddexp.reduce([np.log(share) + student_t.log_student_t(points, shape) for shape, share in each])
+                for each in known.background_components
+            ]
         )
         share = np.exp(
             library_known.log_missing(frozen.log_weight) + broad - whole

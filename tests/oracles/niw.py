@@ -61,11 +61,14 @@ class BaseMeasure:
 
 
 class Full(BaseMeasure):
-    """Any covariance: ``Sigma ~ IW(psi I, nu)``, ``mean | Sigma ~ N(0, Sigma / beta)``; needs nu > d - 1."""
+    """Any covariance: ``Sigma ~ IW(P, nu)``, ``mean | Sigma ~ N(0, Sigma / beta)``; needs nu > d - 1.
 
-    def __init__(self, dimension: int, psi: float, nu: float, beta: float) -> None:
+    ``P`` is diagonal, with ``psi`` for each element, or one for all.
+    """
+
+    def __init__(self, dimension: int, psi: ArrayLike, nu: float, beta: float) -> None:
         self.dimension = dimension
-        self.psi = psi
+        self.psi = np.broadcast_to(np.asarray(psi, float), dimension)
         self.nu = nu
         self.beta = beta
 
@@ -73,11 +76,11 @@ class Full(BaseMeasure):
         """Parameters after a block.
 
         ``beta_n = beta + n``, ``nu_n = nu + n``, ``mu_n = n xbar / beta_n`` and
-        ``Psi_n = psi I + sum_i (x_i - xbar)(x_i - xbar)' + (beta n / beta_n) xbar xbar'``.
+        ``Psi_n = P + sum_i (x_i - xbar)(x_i - xbar)' + (beta n / beta_n) xbar xbar'``.
         """
         rows = self.block(rows)
         n = len(rows)
-        prior_scale = self.psi * np.eye(self.dimension)
+        prior_scale = np.diag(self.psi)
         if n == 0:
             return NIWPosterior(np.zeros(self.dimension), self.beta, self.nu, prior_scale)
         average = rows.mean(axis=0)
@@ -101,7 +104,7 @@ class Full(BaseMeasure):
         return float(scipy.stats.multivariate_t.logpdf(np.asarray(x), loc=mean, shape=shape, df=freedom))
 
     def log_marginal(self, rows: ArrayLike) -> float:
-        """``pi^(-nd/2) G_d(nu_n/2)/G_d(nu/2) |psi I|^(nu/2)/|Psi_n|^(nu_n/2) (beta/beta_n)^(d/2)``."""
+        """``pi^(-nd/2) G_d(nu_n/2)/G_d(nu/2) |P|^(nu/2)/|Psi_n|^(nu_n/2) (beta/beta_n)^(d/2)``."""
         rows = self.block(rows)
         n, d = rows.shape
         _, beta_n, nu_n, scale_matrix = self.posterior(rows)
@@ -109,7 +112,7 @@ class Full(BaseMeasure):
             -n * d / 2 * np.log(np.pi)
             + scipy.special.multigammaln(nu_n / 2, d)
             - scipy.special.multigammaln(self.nu / 2, d)
-            + self.nu / 2 * d * np.log(self.psi)
+            + self.nu / 2 * np.log(self.psi).sum()
             - nu_n / 2 * np.linalg.slogdet(scale_matrix)[1]
             + d / 2 * np.log(self.beta / beta_n)
         )
@@ -117,12 +120,13 @@ class Full(BaseMeasure):
     def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """A mean (d,) and a covariance (d, d) from the prior.
 
-        ``Sigma^-1 ~ Wishart(nu, I / psi)``, drawn as ``A A' / psi`` with A lower triangular, standard normals
-        below the diagonal and ``A_ii^2 ~ chi2(nu - i)``, i = 0 .. d - 1 (Bartlett); it allows any nu > d - 1.
+        ``Sigma^-1 ~ Wishart(nu, P^-1)``, drawn as ``B B'``, ``B = P^-1/2 A`` with A lower triangular, standard
+        normals below the diagonal and ``A_ii^2 ~ chi2(nu - i)``, i = 0 .. d - 1 (Bartlett); it allows any nu > d - 1.
         """
         d = self.dimension
         factor = np.tril(rng.standard_normal((d, d)), k=-1)
         factor[np.diag_indices(d)] = np.sqrt(rng.chisquare(self.nu - np.arange(d)))
-        covariance = np.linalg.inv(factor @ factor.T / self.psi)
+        factor /= np.sqrt(self.psi)[:, None]
+        covariance = np.linalg.inv(factor @ factor.T)
         covariance = (covariance + covariance.T) / 2
         return rng.multivariate_normal(np.zeros(d), covariance / self.beta, method="cholesky"), covariance

@@ -251,7 +251,7 @@ def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prio
     prior
         Base measure whose values are replaced.
     """
-    evidence = log_evidence(rows, dish, grid)
+    evidence = log_evidence(rows / np.sqrt(prior.spread), dish, grid)  # less a constant: the volume of this scaling
     weights = np.exp(evidence - evidence.max()).ravel()
     chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
     a, p, b = np.unravel_index(min(chosen, weights.size - 1), evidence.shape)

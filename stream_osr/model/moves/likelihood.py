@@ -166,7 +166,7 @@ def remember(state: SamplerState, product: Array | None = None) -> Likelihood:
     start = np.full(n, 1.0 / prior.beta)
     for a in range(prior.n_features):
         for i in range(n):
-            start[i] += columns[a, i] * columns[a, i] / prior.psi
+            start[i] += columns[a, i] * columns[a, i] / (prior.psi * prior.spread[a])
     form = np.empty((count, n))
     density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
     relative = np.empty((n, frozen + 1))

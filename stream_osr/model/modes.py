@@ -1,0 +1,254 @@
+"""Separate modes of the known classes, as a start of the training sweeps.
+
+The sweeps move one instance at a time. In five dimensions or more no single instance gains by leaving the one
+Gaussian of a class, however far apart two modes are. So k-means divides each class into cells. Then two cells at a
+time merge, as long as the marginal likelihood of the partition, with the prior probability of the partition, grows.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+from scipy.linalg import solve_triangular
+from scipy.sparse.csgraph import connected_components
+from scipy.special import gammaln
+
+from stream_osr.model.dishes import dishes_with
+from stream_osr.model.jit import Array
+from stream_osr.model.known import Known
+from stream_osr.model.marginal import Statistics, log_marginals, of_nobody, statistics_of
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.student_t import CONJUGATE
+
+MOST_CELLS = 20
+"""Most cells of a class."""
+LEAST_IN_CELL, LEAST_FOR_DIMENSION = 10, 2.0
+"""Least mean number of instances in a cell: overall, and for each dimension. With fewer, its covariance would be that
+of the base measure."""
+ROUNDS, DIGITS = 10, 9
+"""Rounds of k-means, and decimals of a whitened coordinate in which instances differ."""
+TURNS, LEAST_WITHIN = 7, 1e-6
+"""Times that k-means divides the classes, and least variance within cells, in variances within classes."""
+DEPENDENT = 0.1
+"""Independent instances with the information of one, if neighbouring training instances depend on each other.
+
+A run of similar instances is not a mode.
+"""
+ALONE = 1.0
+"""Concentration of the Dirichlet process of the partition."""
+APART = 2.5
+"""Distance of two groups from which they are separate, in sums of their standard deviations on the line that
+separates them best."""
+LEAST_GROUP = 0.05
+"""Least share of a class of a subclass that is a group by itself. Smaller ones belong to the nearest group."""
+
+
+def find_modes(
+    rows: Array,
+    group: Array,
+    priors: Sequence[Prior],
+    rng: np.random.Generator,
+    effective: float = 1.0,
+    features: Array | None = None,
+) -> Array:
+    """Find the modes of each class.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows without categories, shape (n, d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    priors
+        Candidate base measures of the numeric features, with a spread of ones. With a narrower spread the prior of a
+        mean is narrow as well, and separate modes merge.
+    rng
+        Source of randomness of the cells.
+    effective
+        Number of independent instances with the information of one.
+    features
+        Map from whitened rows to standardised features, shape (d, p). ``None``: the cells are sought in whitened
+        coordinates alone.
+
+    Returns
+    -------
+    Number of the mode of each instance, shape (n,). The modes of class j have consecutive numbers, before those of
+    class j + 1. Of all cells and base measures, it is the partition with the largest probability.
+
+    Examples
+    --------
+    Two classes in six dimensions. The second has two modes:
+
+    >>> from stream_osr.model.prior import make_prior
+    >>> rng, group = np.random.default_rng(0), np.repeat([0, 1], 200)
+    >>> rows = rng.normal(size=(400, 6)) + 12.0 * (np.arange(400) >= 300)[:, None]
+    >>> np.bincount(find_modes(rows, group, [make_prior(6, nu=26, scale=0.1, beta=0.1)], rng))
+    array([200, 100, 100])
+    """
+    members = [own for j in range(int(group.max()) + 1) if len(own := np.flatnonzero(group == j))]
+    starts = [np.eye(rows.shape[1])]
+    if features is not None:
+        starts.append(np.linalg.cholesky(features @ features.T + 1e-9 * np.eye(len(features))))
+    best, out = -np.inf, group
+    for start in starts:
+        for cell in _cells(rows, members, start, rng):
+            for prior in priors:
+                found, count, total = np.zeros(len(group), np.int64), 0, 0.0
+                for own in members:
+                    mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
+                    found[own] = count + mode
+                    count, total = count + int(mode.max()) + 1, total + score
+                if total > best:
+                    best, out = total, found
+    return out
+
+
+def _cells(rows: Array, members: list[Array], start: Array, rng: np.random.Generator) -> list[Array]:
+    """Divide each class by k-means, in the given coordinates and in those in which the cells are round.
+
+    A direction in which all classes have the same modes is one of large variance within classes, and whitened
+    coordinates hide it. The variance within cells is smaller in this direction. So coordinates with unit variance
+    within cells show it better, and the cells that k-means finds there still better.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+    members
+        Positions of the rows of each class.
+    start
+        First coordinates ``rows @ start``, shape (d, d).
+
+    Returns
+    -------
+    Cell of each row in the first and in the last coordinates, each of shape (n,).
+    """
+    n, d = rows.shape
+    found, forward = list[Array](), start
+    if not d:
+        return [np.zeros(n, np.int64)]
+    for turn in range(TURNS):
+        z, cell, count = rows @ forward, np.zeros(n, np.int64), 0
+        for own in members:
+            cell[own] = count + _cells_of(z[own], rng)
+            count = int(cell[own].max()) + 1
+        if turn in (0, TURNS - 1):
+            found.append(cell)
+        means = np.array([rows[cell == k].mean(axis=0) for k in range(count)])
+        centred, freedom = rows - means[cell], max(n - count, 1)
+        shrink = max(0.0, 1.0 - freedom / (2.0 * d))
+        within = (1.0 - shrink) * (centred.T @ centred) / freedom + (shrink + LEAST_WITHIN) * np.eye(d)
+        forward = solve_triangular(np.linalg.cholesky(within), np.eye(d), lower=True).T
+    return found
+
+
+def _cells_of(rows: Array, rng: np.random.Generator) -> Array:
+    """Divide the rows of a class by k-means, shape (n,)."""
+    least = max(LEAST_IN_CELL, LEAST_FOR_DIMENSION * rows.shape[1])
+    k = int(np.clip(len(rows) / least, 1, MOST_CELLS))
+    k = min(k, len(np.unique(rows.round(DIGITS), axis=0)))
+    if k < 2:
+        return np.zeros(len(rows), np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an empty cell is no loss
+        cell = kmeans2(rows, k, iter=ROUNDS, minit="++", rng=rng)[1]
+    return np.asarray(np.unique(cell, return_inverse=True)[1])
+
+
+def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[Array, float]:
+    """Merge the cells of a class while the probability of the partition grows.
+
+    Returns
+    -------
+    Number of the merged cell of each row, shape (n,), and the log probability of rows and partition.
+    """
+    count, nobody = int(cell.max()) + 1, of_nobody(prior)
+    whole = statistics_of(dishes_with(homogeneous(rows), cell, count, prior), np.arange(count))
+    parts = _weighed(whole, nobody, effective)
+    score, gain = log_marginals(parts, prior, CONJUGATE) + _seats(parts.size), np.full((count, count), -np.inf)
+
+    def gains(a: int, others: Array) -> Array:
+        size, matrix = parts.size[a] + parts.size[others], parts.matrix[a] + parts.matrix[others] - nobody
+        together = Statistics(size, matrix, np.zeros((len(others), 0)))
+        return np.asarray(log_marginals(together, prior, CONJUGATE) + _seats(size) - score[a] - score[others])
+
+    for a in range(count - 1):
+        gain[a, a + 1 :] = gains(a, np.arange(a + 1, count))
+    home, there = np.arange(count), np.ones(count, bool)
+    while gain.max() > 0.0:
+        a, b = (int(at) for at in np.unravel_index(gain.argmax(), gain.shape))
+        score[a] += score[b] + gain[a, b]
+        parts.size[a] += parts.size[b]
+        parts.matrix[a] += parts.matrix[b] - nobody
+        home[home == b], there[b] = a, False
+        gain[b], gain[:, b] = -np.inf, -np.inf
+        others = np.flatnonzero(there & (np.arange(count) != a))
+        gain[np.minimum(a, others), np.maximum(a, others)] = gains(a, others)
+    return np.asarray(np.unique(home[cell], return_inverse=True)[1]), float(score[there].sum())
+
+
+def _seats(size: Array) -> Array:
+    """Log probability of the seats of each part under the Dirichlet process, less what all partitions share."""
+    return np.asarray(math.log(ALONE) + gammaln(size))
+
+
+def _weighed(whole: Statistics, nobody: Array, effective: float) -> Statistics:
+    """Count each instance as ``effective`` independent ones, at least 2 in each cell."""
+    if effective >= 1.0:
+        return whole
+    size = np.minimum(whole.size, np.maximum(2, np.rint(effective * whole.size))).astype(np.int64)
+    share = (size / np.maximum(whole.size, 1))[:, None, None]
+    return whole._replace(size=size, matrix=nobody + share * (whole.matrix - nobody))
+
+
+def separate_groups(known: Known, j: int) -> tuple[float, ...]:
+    """Share of each group of subclasses of class j that lies apart from the others, largest first.
+
+    Two subclasses belong to one group if they lie nearer than :data:`APART`, measured on the line that separates them
+    best (Fisher's discriminant), or if a chain of such subclasses connects them.
+
+    Examples
+    --------
+    >>> from stream_osr import OpenSetRecognizer
+    >>> rng, model = np.random.default_rng(0), OpenSetRecognizer(chains=1)
+    >>> for i in range(120):
+    ...     row = rng.normal(size=5) + (i % 3 == 2) * 20.0
+    ...     model.learn_one(dict(zip("abcde", row.tolist(), strict=True)), "left" if i % 3 == 1 else "right")
+    >>> report = model.freeze()
+    >>> {label: len(shares) for label, shares in report.separate_groups.items()}
+    {'right': 2}
+    """
+    slots = np.flatnonzero(known.seated[j] > 0)
+    share = known.seated[j, slots] / max(known.seated[j, slots].sum(), 1.0)
+    large = share >= LEAST_GROUP
+    if not large.any():
+        return ()
+    pooled, means, covariances = _shapes(known)
+    slots, share = np.append(slots[large], slots[~large]), np.append(share[large], share[~large])
+    apart = means[slots][:, None] - means[slots]
+    line = np.linalg.solve(pooled, apart[..., None])[..., 0]
+    width = np.sqrt(np.maximum(np.einsum("abi,aij,abj->ab", line, covariances[slots], line), 0.0))
+    separation = np.einsum("abi,abi->ab", apart, line) / np.maximum(width + width.T, 1e-300)
+    np.fill_diagonal(separation, 0.0)
+    many = int(large.sum())
+    number = connected_components(separation[:many, :many] < APART, directed=False)[1]
+    number = np.append(number, number[separation[many:, :many].argmin(axis=1)] if many < len(slots) else [])
+    return tuple(sorted(np.bincount(number.astype(np.int64), weights=share).tolist(), reverse=True))
+
+
+def _shapes(known: Known) -> tuple[Array, Array, Array]:
+    """Covariance pooled over all subclasses, shape (d, d), and mean and covariance of each, (K, d) and (K, d, d).
+
+    The line that separates two subclasses best is that of the pooled covariance. With the covariances of small
+    subclasses, it would separate any two.
+    """
+    d, size, matrix = known.prior.n_features, known.dishes.size, known.dishes.matrix
+    r = matrix[:, d, d]
+    mean = matrix[:, d, :d] / r[:, None]
+    scatter = matrix[:, :d, :d] - r[:, None, None] * mean[:, :, None] * mean[:, None, :]
+    freedom = np.maximum(known.prior.nu + size - d - 1.0, 1.0)
+    return scatter.sum(axis=0) / freedom.sum(), mean, scatter / freedom[:, None, None]
