@@ -17,12 +17,18 @@ from stream_osr.model.whitening import Whitening, even_where_open
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
 COARSE_BETA = 0.1
-MODE_SCALES = 0.1, 0.3, 1.0
 FIRST_CONCENTRATION = 1.0
 """Concentration of categories, until the concentrations are drawn."""
 
 """The constants above define a base measure without evidence. Subclasses start near the pooled within-class
 covariance."""
+
+
+MODE_PRIORS = (20.0, 0.3), (20.0, 1.0), (400.0, 1.0)
+"""Base measures for the search of modes: degrees of freedom above d, and mean variance in units of that within classes.
+
+Few degrees of freedom show modes of different shapes, and many show modes of one shape in many dimensions.
+"""
 
 
 class EnsembleMember(NamedTuple):
@@ -76,9 +82,12 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
 
 
 def priors_of_modes(d: int, p: Parameters) -> list[Prior]:
-    """Return candidate base measures of the modes of classes in d numeric dimensions, from narrow to wide modes."""
-    nu, beta = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu, COARSE_BETA if p.beta is None else p.beta
-    return [make_prior(d, nu, scale, beta) for scale in (MODE_SCALES if p.scale is None else (p.scale,))]
+    """Return the base measures for the search of modes in d numeric dimensions."""
+    beta = COARSE_BETA if p.beta is None else p.beta
+    if p.nu is not None or p.scale is not None:
+        nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
+        return [make_prior(d, nu, COARSE_SCALE if p.scale is None else p.scale, beta)]
+    return [make_prior(d, d + above, mean * (above - 1.0) / (d + above), beta) for above, mean in MODE_PRIORS]
 
 
 def base_measure(

@@ -64,8 +64,8 @@ def find_modes(
     group
         Class of each, 0 to J - 1, shape (n,).
     priors
-        Candidate base measures of the numeric features, with a spread of ones. With a narrower spread the prior of a
-        mean is narrow as well, and separate modes merge.
+        Base measures of the numeric features, with a spread of ones. With a narrower spread the prior of a mean is
+        narrow as well, and separate modes merge.
     rng
         Source of randomness of the cells.
     effective
@@ -77,7 +77,9 @@ def find_modes(
     Returns
     -------
     Number of the mode of each instance, shape (n,). The modes of class j have consecutive numbers, before those of
-    class j + 1. Of all cells and base measures, it is the partition with the largest probability.
+    class j + 1. Of all cells and base measures, it is the partition whose probability exceeds that of the undivided
+    class the most. Most evidence on a base measure comes from covariances, so the most probable base measure is not
+    the one that shows modes best.
 
     Examples
     --------
@@ -93,17 +95,18 @@ def find_modes(
     starts = [np.eye(rows.shape[1])]
     if features is not None:
         starts.append(np.linalg.cholesky(features @ features.T + 1e-9 * np.eye(len(features))))
-    best, out = -np.inf, group
-    for start in starts:
-        for cell in _cells(rows, members, start, rng):
-            for prior in priors:
-                found, count, total = np.zeros(len(group), np.int64), 0, 0.0
-                for own in members:
-                    mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
-                    found[own] = count + mode
-                    count, total = count + int(mode.max()) + 1, total + score
-                if total > best:
-                    best, out = total, found
+    cells = [cell for start in starts for cell in _cells(rows, members, start, rng)]
+    out, count = np.zeros(len(group), np.int64), 0
+    for own in members:
+        best, found = 0.0, np.zeros(len(own), np.int64)
+        for prior in priors:
+            whole = _merged(rows[own], np.zeros(len(own), np.int64), prior, effective)[1]
+            for cell in cells:
+                mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
+                if score - whole > best:
+                    best, found = score - whole, mode
+        out[own] = count + found
+        count += int(found.max()) + 1
     return out
 
 
