@@ -24,8 +24,9 @@ FIRST_CONCENTRATION = 1.0
 covariance."""
 
 
-MODE_PRIORS = (20.0, 0.3), (20.0, 1.0), (400.0, 1.0)
-"""Base measures for the search of modes: degrees of freedom above d, and mean variance in units of that within classes.
+MODE_PRIORS = {20.0: (0.3, 1.0), 400.0: (1.0,)}
+"""Base measures for the search of modes: mean variances of a mode, in units of the variance within classes, for each
+number of degrees of freedom above d.
 
 Few degrees of freedom show modes of different shapes, and many show modes of one shape in many dimensions.
 """
@@ -81,13 +82,16 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
     return share_among_neighbours(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
-def priors_of_modes(d: int, p: Parameters) -> list[Prior]:
+def priors_of_modes(d: int, p: Parameters) -> list[list[Prior]]:
     """Return the base measures for the search of modes in d numeric dimensions."""
     beta = COARSE_BETA if p.beta is None else p.beta
     if p.nu is not None or p.scale is not None:
         nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
-        return [make_prior(d, nu, COARSE_SCALE if p.scale is None else p.scale, beta)]
-    return [make_prior(d, d + above, mean * (above - 1.0) / (d + above), beta) for above, mean in MODE_PRIORS]
+        return [[make_prior(d, nu, COARSE_SCALE if p.scale is None else p.scale, beta)]]
+    return [
+        [make_prior(d, d + above, mean * (above - 1.0) / (d + above), beta) for mean in means]
+        for above, means in MODE_PRIORS.items()
+    ]
 
 
 def base_measure(

@@ -50,7 +50,7 @@ LEAST_GROUP = 0.05
 def find_modes(
     rows: Array,
     group: Array,
-    priors: Sequence[Prior],
+    priors: Sequence[Sequence[Prior]],
     rng: np.random.Generator,
     effective: float = 1.0,
     features: Array | None = None,
@@ -64,8 +64,8 @@ def find_modes(
     group
         Class of each, 0 to J - 1, shape (n,).
     priors
-        Base measures of the numeric features, with a spread of ones. With a narrower spread the prior of a mean is
-        narrow as well, and separate modes merge.
+        Base measures of the numeric features, with a spread of ones: several scales for each number of degrees of
+        freedom. With a narrower spread the prior of a mean is narrow as well, and separate modes merge.
     rng
         Source of randomness of the cells.
     effective
@@ -77,9 +77,9 @@ def find_modes(
     Returns
     -------
     Number of the mode of each instance, shape (n,). The modes of class j have consecutive numbers, before those of
-    class j + 1. Of all cells and base measures, it is the partition whose probability exceeds that of the undivided
-    class the most. Most evidence on a base measure comes from covariances, so the most probable base measure is not
-    the one that shows modes best.
+    class j + 1. It is the partition whose probability exceeds that of the undivided class the most, with the same
+    degrees of freedom and the best scale of each. Most evidence on the degrees of freedom comes from covariances, so
+    the most probable number is not the one that shows modes best.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def find_modes(
     >>> from stream_osr.model.prior import make_prior
     >>> rng, group = np.random.default_rng(0), np.repeat([0, 1], 200)
     >>> rows = rng.normal(size=(400, 6)) + 12.0 * (np.arange(400) >= 300)[:, None]
-    >>> np.bincount(find_modes(rows, group, [make_prior(6, nu=26, scale=0.1, beta=0.1)], rng))
+    >>> np.bincount(find_modes(rows, group, [[make_prior(6, nu=26, scale=0.1, beta=0.1)]], rng))
     array([200, 100, 100])
     """
     members = [own for j in range(int(group.max()) + 1) if len(own := np.flatnonzero(group == j))]
@@ -98,13 +98,15 @@ def find_modes(
     cells = [cell for start in starts for cell in _cells(rows, members, start, rng)]
     out, count = np.zeros(len(group), np.int64), 0
     for own in members:
-        best, found = 0.0, np.zeros(len(own), np.int64)
-        for prior in priors:
-            whole = _merged(rows[own], np.zeros(len(own), np.int64), prior, effective)[1]
-            for cell in cells:
-                mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
-                if score - whole > best:
-                    best, found = score - whole, mode
+        together = np.zeros(len(own), np.int64)
+        best, found = 0.0, together
+        for scales in priors:
+            whole = max(_merged(rows[own], together, prior, effective)[1] for prior in scales)
+            for prior in scales:
+                for cell in cells:
+                    mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
+                    if score - whole > best:
+                        best, found = score - whole, mode
         out[own] = count + found
         count += int(found.max()) + 1
     return out

@@ -24,7 +24,7 @@ def found(rows: np.ndarray, effective: float = 1.0) -> np.ndarray:
     return library.find_modes(rows, group, priors(rows.shape[1]), np.random.default_rng(0), effective)
 
 
-def priors(d: int) -> list[Prior]:
+def priors(d: int) -> list[list[Prior]]:
     return priors_of_modes(d, Parameters())
 
 
