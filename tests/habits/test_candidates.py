@@ -65,7 +65,11 @@ def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewC
         assert card["size"] == sum(each["size"] for each in card["subclasses"])
         assert [card["size"] for card in state["inbox"]] == [each.size for each in found.candidates]
         first = page.client.get(f"/api/subclass/{','.join(card['ids'])}").json()
-        own = [one["seq"] for one in lines_of(work / "decisions.jsonl") if str(one["subclass_id"]) in card["ids"]]
+        merged = [one for one in lines_of(work / "events.jsonl") if one["type"] == "SubclassMerged"]
+        ids = {*card["ids"]}
+        for one in reversed(merged):  # the page follows merges
+            ids |= {str(one["subclass_id"])} if str(one["into"]) in ids else set()
+        own = [one["seq"] for one in lines_of(work / "decisions.jsonl") if str(one["subclass_id"]) in ids]
         assert [each["n"] for each in first["instances"]] == own[::-1][:50]
         assert page.ask(action="promote", subclass=card["ids"], label="fox").status_code == 200
         state = page.until(lambda state: any(one["status"] == "named" for one in state["inbox"]))
