@@ -33,7 +33,7 @@ ROUNDS, DIGITS = 10, 9
 """Rounds of k-means, and decimals of a whitened coordinate in which instances differ."""
 TURNS, LEAST_WITHIN = 7, 1e-6
 """Times that k-means divides the classes, and least variance within cells, in variances within classes."""
-DEPENDENT = 0.1
+DEPENDENT = 0.03
 """Independent instances with the information of one, if neighbouring training instances depend on each other.
 
 A run of similar instances is not a mode.
