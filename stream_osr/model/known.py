@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from stream_osr.model import categories, student_t
 from stream_osr.model.categories import log_table, places_of
@@ -237,7 +237,7 @@ def has_hole(outlines: list[Outline]) -> bool:
     one, other = np.triu_indices(len(means), 1)
     middle = 0.5 * (means[one] + means[other])
     nearest = np.min([(((middle - each.mean) @ each.factor.T) ** 2).sum(axis=1) for each in outlines], axis=0)
-    return bool((nearest + d > chi2.ppf(CERTAIN, max(d, 1))).any())
+    return bool((nearest + d > 2.0 * gammaincinv(0.5 * max(d, 1), CERTAIN)).any())  # scipy.stats is slow to import
 
 
 def log_values_left_out(rows: Array, prior: Prior) -> Array:
