@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.model.background_components import add_background_component
 from stream_osr.model.dishes import Dishes, add, clear, remove
 from stream_osr.model.franchise import (
     ANYONE,
@@ -24,7 +25,7 @@ from stream_osr.model.franchise import (
     name_subclasses,
 )
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import Densities, Known, add_background_component, log_new, mix
+from stream_osr.model.known import Densities, Known, log_new, mix
 from stream_osr.model.missing import nothing_missing
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA, resample_alpha
 from stream_osr.model.moves.likelihood import SamplerState

@@ -38,7 +38,12 @@ NotNegative = Annotated[int, Field(ge=0)]
 TOGETHER = 256
 """Number of instances that are re-seated together: the batch and the window."""
 
-LISTS: Final = {"categorical": "names of features", "numeric": "names of features", "missing": "texts and numbers"}
+LISTS: Final = {
+    "categorical": "names of features",
+    "numeric": "names of features",
+    "alarms": "names of features",
+    "missing": "texts and numbers",
+}
 """Arguments that are lists, and the kind of their items."""
 
 
@@ -70,6 +75,10 @@ class Input(Group):
     numeric
         Names of features that are numbers although many of their values are not. Those values count as missing.
         ``None``: a text feature is numeric if nearly all training values are numbers (``docs/files.md``).
+    alarms
+        Names of features whose change alone means *unknown*, such as a warning lamp. A class excludes an instance
+        whose value in such a feature no training instance of the class has. A missing value excludes nothing.
+        The feature is a category, or a number with few values in training.
     missing
         Texts and numbers that stand for a missing value in your data, for example ``["-999"]``. They add to the usual
         markers.
@@ -100,6 +109,7 @@ class Input(Group):
 
     categorical: Collection[FeatureName] | None = None
     numeric: Collection[FeatureName] | None = None
+    alarms: Collection[FeatureName] | None = None
     missing: Collection[str | int | float] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
     absent: Literal["auto", "missing", "zero"] = "auto"
@@ -258,6 +268,7 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     categorical: tuple[FeatureName, ...] | None = None
     numeric: tuple[FeatureName, ...] | None = None
+    alarms: tuple[FeatureName, ...] | None = None
     missing: tuple[str | int | float, ...] | None = None
 
     @model_validator(mode="after")

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr import members
 from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
@@ -15,11 +17,28 @@ from stream_osr.model.binary_features import (
     OF_CONSTANT,
     OF_FLAG,
     BinaryFeatures,
+    category_of,
     find_binary_features,
+    with_categories,
 )
+from stream_osr.model.dependence import ArrivalOrder
+from stream_osr.model.modes import DEPENDENT, find_modes
 from stream_osr.model.subspace import Plan
-from stream_osr.model.whitening import Whitening, choose, fill_mixed, find_constant, find_open, fit_mixed
+from stream_osr.model.whitening import (
+    Whitening,
+    along_subclasses,
+    bent_scale,
+    choose,
+    fill_mixed,
+    find_constant,
+    find_open,
+    fit_mixed,
+    whiten,
+)
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
+
+MOST_OF_ALARM = 20
+"""Most values in training of a number whose change alone means unknown."""
 
 
 class ModelledFeatures(NamedTuple):
@@ -38,6 +57,10 @@ class ModelledFeatures(NamedTuple):
         for a constant that is not modelled, and the number of values plus two for a category.
     open
         Categories in which a new value carries no information (:func:`stream_osr.model.whitening.find_open`).
+    alarms
+        Categories of which a new value alone means unknown (``Input.alarms``).
+
+    The numbers of categories in ``open`` and ``alarms`` are those of the columns of a whitened row.
     """
 
     features: Features
@@ -45,18 +68,50 @@ class ModelledFeatures(NamedTuple):
     binary_features: BinaryFeatures
     places: np.ndarray
     open: np.ndarray
+    alarms: np.ndarray
 
 
 def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFeatures:
-    """Determine how the model treats each feature of labelled rows, NaN = missing, shape (n, p)."""
+    """Determine how the model treats each feature of labelled rows, NaN = missing, shape (n, p).
+
+    Raises
+    ------
+    InvalidParameter
+        If a feature in ``alarms`` is a number with many values.
+    """
     X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
     features = Features(features.names, occurring)
-    binary_features = find_binary_features(X, features.places) if p.pca is None else NO_BINARY_FEATURES
     places = features.places
+    alarms = np.array([name in (p.alarms or ()) for name in features.names], bool)
+    searched = np.where(alarms, OF_FLAG, places)
+    binary_features = find_binary_features(X, searched) if p.pca is None else NO_BINARY_FEATURES
+    numbers = np.flatnonzero(alarms & (places == 0)).tolist()
+    given = int((places > 0).sum()) + len(binary_features.spans)
+    values = [(at, _values_of_alarm(features, X, at)) for at in numbers]
+    binary_features = with_categories(binary_features, [category_of(at, own) for at, own in values])
     places[binary_features.members] = OF_FLAG
     if p.pca is None:
         places[find_constant(X, places)] = OF_CONSTANT
-    return ModelledFeatures(features, X, binary_features, places, find_open(X, places))
+    category = np.cumsum(places > 0) - 1
+    return ModelledFeatures(
+        features,
+        X,
+        binary_features,
+        places,
+        find_open(X, np.where(alarms, 0, places)),
+        np.concatenate([category[alarms & (places > 0)], given + np.arange(len(numbers))]),
+    )
+
+
+def _values_of_alarm(features: Features, X: np.ndarray, at: int) -> np.ndarray:
+    """Return the values in training of a number whose change alone means unknown, in ascending order."""
+    values = np.unique(X[~np.isnan(X[:, at]), at])
+    if len(values) > MOST_OF_ALARM:
+        raise InvalidParameter(
+            f"alarms has {features.names[at]!r}, which is a number with {len(values)} values in training: expected a "
+            f"category or at most {MOST_OF_ALARM} values. Name it in categorical as well, or leave it out of alarms"
+        )
+    return values
 
 
 class Coordinates(NamedTuple):
@@ -128,3 +183,45 @@ def _whitening(
         pca_components=p.pca_components,
         pca_variance=p.pca_variance,
     )
+
+
+class Modes(NamedTuple):
+    """Modes of the classes.
+
+    Attributes
+    ----------
+    fitted
+        Coordinates, turned to the axes of the modes.
+    start
+        Mode of each training instance, shape (n,). ``None``: each class is one.
+    spread
+        Variance within modes in each numeric coordinate, shape (d,). ``None``: each class is one mode.
+    """
+
+    fitted: Coordinates
+    start: np.ndarray | None
+    spread: np.ndarray | None
+
+
+def search_modes(
+    fitted: Coordinates, modelled: ModelledFeatures, group: np.ndarray, order: ArrivalOrder | None, p: Parameters
+) -> Modes:
+    """Find the modes of the classes, and complete missing values within them."""
+    numbers = whitened(fitted)
+    priors = members.priors_of_modes(numbers.shape[1], p)
+    dependent = order is not None and order.process is not None
+    rng = np.random.default_rng([p.seed, len(numbers), 23])
+    features = fitted.whitening.backward / np.maximum(bent_scale(fitted.whitening, np.eye(numbers.shape[1])), 1e-300)
+    start = find_modes(numbers, group, priors, rng, DEPENDENT if dependent else 1.0, features)
+    if start.max() == group.max():
+        return Modes(fitted, None, None)
+    if np.isnan(modelled.X).any():
+        fitted = complete_within(fitted, modelled, group, start, p)
+        numbers = whitened(fitted)
+    whitening, spread = along_subclasses(fitted.whitening, numbers, start)
+    return Modes(fitted._replace(whitening=whitening), start, spread)
+
+
+def whitened(fitted: Coordinates) -> np.ndarray:
+    """Numeric coordinates of the whitened rows, shape (n, d)."""
+    return np.ascontiguousarray(whiten(fitted.whitening, fitted.X)[:, len(fitted.whitening.places) :])

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.categories import EXCLUSIVE, base_of, with_base
 from stream_osr.model.moves.hyperparameters import Grid, make_grid
-from stream_osr.model.prior import Prior, make_prior
+from stream_osr.model.prior import NO_COLUMN, Prior, make_prior
 from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_among_neighbours
 from stream_osr.model.training import Training
 from stream_osr.model.whitening import Whitening, even_where_open
@@ -101,10 +101,12 @@ def base_measure(
     whitening: Whitening,
     p: Parameters,
     spread: np.ndarray | None = None,
+    alarms: np.ndarray = NO_COLUMN,
 ) -> tuple[Prior, Grid | None, Location]:
     """Return the base measure of one kind of model. Parameters that the user has set apply to every kind.
 
-    ``spread`` is the variance within modes of each numeric coordinate, by default 1.
+    ``spread`` is the variance within modes of each numeric coordinate, by default 1. ``alarms`` are the categories
+    of which a new value alone means unknown.
     """
     columns = len(whitening.places)
     d = rows.shape[1] - columns
@@ -117,5 +119,7 @@ def base_measure(
     prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta, spread=own)
     if columns:
         base = even_where_open(base_of(rows, group, whitening.places), whitening)
-        prior = with_base(prior, whitening.places, base, FIRST_CONCENTRATION)
+        concentration = np.full(len(whitening.places), FIRST_CONCENTRATION)
+        concentration[alarms] = EXCLUSIVE
+        prior = with_base(prior, whitening.places, base, concentration)
     return prior, grid, location

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from stream_osr import members
 from stream_osr.config import Label, Parameters
-from stream_osr.coordinates import Coordinates, ModelledFeatures, as_modelled, complete_within, fit_coordinates
+from stream_osr.coordinates import Coordinates, Modes, as_modelled, fit_coordinates, search_modes, whitened
 from stream_osr.dependent import judge_in_order
 from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
@@ -22,16 +22,16 @@ from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
+from stream_osr.model.background_components import BackgroundComponent
 from stream_osr.model.binary_features import OF_CONSTANT, texts_of
 from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
-from stream_osr.model.known import BackgroundComponent, Densities, Known, densities
-from stream_osr.model.modes import DEPENDENT, find_modes
+from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import share_among_neighbours
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
-from stream_osr.model.whitening import Whitening, along_subclasses, bent_scale, whiten
+from stream_osr.model.whitening import Whitening, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
 from stream_osr.training_report import TrainingReport, report_binary_features, report_groups, report_plan
@@ -291,7 +291,7 @@ def train_model(
     """
     p = parameters
     zero, modelled = features.zero, as_modelled(features, X, p)
-    features, X, binary_features, places, _ = modelled
+    features, X, binary_features, places = modelled[:4]
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = p.chains if draws is None else draws
     kinds = members.MIXED if p.ensemble == "mixed" and count > 1 else members.DRAWN
@@ -306,7 +306,7 @@ def train_model(
         modes, found_order = Modes(fitted, None, None), None
         if draws is None:  # a provisional model does not search for modes
             found_order = _order_of(fitted, group, order)
-            modes = _search_modes(fitted, modelled, group, found_order, p)
+            modes = search_modes(fitted, modelled, group, found_order, p)
             if modes.spread is not None:
                 found_order = _order_of(modes.fitted, group, order)
         (X, plan, whitening), start, spread = modes
@@ -323,7 +323,7 @@ def train_model(
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             unplaced = member._replace(placed=False)
-            base_measure = partial(members.base_measure, spread=spread)
+            base_measure = partial(members.base_measure, spread=spread, alarms=modelled.alarms)
             prior, grid, location = base_measure(member, rows, group, whitening, p)
             if share_among_neighbours(homogeneous(rows), group, prior, location) < members.LEAST_IN_COMPANY:
                 prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
@@ -394,48 +394,6 @@ def train_model(
     return TrainedModel(features.names, labels, whitening, *found, report.absent_zero, *read)
 
 
-class Modes(NamedTuple):
-    """Modes of the classes.
-
-    Attributes
-    ----------
-    fitted
-        Coordinates, turned to the axes of the modes.
-    start
-        Mode of each training instance, shape (n,). ``None``: each class is one.
-    spread
-        Variance within modes in each numeric coordinate, shape (d,). ``None``: each class is one mode.
-    """
-
-    fitted: Coordinates
-    start: np.ndarray | None
-    spread: np.ndarray | None
-
-
-def _search_modes(
-    fitted: Coordinates, modelled: ModelledFeatures, group: np.ndarray, order: ArrivalOrder | None, p: Parameters
-) -> Modes:
-    """Find the modes of the classes, and complete missing values within them."""
-    numbers = _whitened(fitted)
-    priors = members.priors_of_modes(numbers.shape[1], p)
-    dependent = order is not None and order.process is not None
-    rng = np.random.default_rng([p.seed, len(numbers), 23])
-    features = fitted.whitening.backward / np.maximum(bent_scale(fitted.whitening, np.eye(numbers.shape[1])), 1e-300)
-    start = find_modes(numbers, group, priors, rng, DEPENDENT if dependent else 1.0, features)
-    if start.max() == group.max():
-        return Modes(fitted, None, None)
-    if np.isnan(modelled.X).any():
-        fitted = complete_within(fitted, modelled, group, start, p)
-        numbers = _whitened(fitted)
-    whitening, spread = along_subclasses(fitted.whitening, numbers, start)
-    return Modes(fitted._replace(whitening=whitening), start, spread)
-
-
-def _whitened(fitted: Coordinates) -> np.ndarray:
-    """Numeric coordinates of the whitened rows, shape (n, d)."""
-    return np.ascontiguousarray(whiten(fitted.whitening, fitted.X)[:, len(fitted.whitening.places) :])
-
-
 def _order_of(fitted: Coordinates, group: np.ndarray, order: np.ndarray | None) -> ArrivalOrder | None:
     """Find the dependence of neighbouring instances in whitened coordinates."""
-    return find_order(_whitened(fitted), group, order)
+    return find_order(whitened(fitted), group, order)

@@ -111,7 +111,14 @@ EARLIER = {
     **{"exclusive": True, "ensemble": "drawn", "broad": False, "learn_odds": False, "select": "evidence"},
     **{"training_sweeps": 3, "sweeps": 2, "window": 9, "order": "shuffled", "max_training": 50, "max_classes": 9},
     **{"max_subclasses": 8, "max_dormant": 7, "label_horizon": 6, "references": 5, "drift_interval": 2e3},
-    **{"freezing": "manual", "numeric": ("a",), "missing": ("-9",), "on_missing": "skip", "absent": "zero"},
+    **{
+        "freezing": "manual",
+        "numeric": ("a",),
+        "alarms": ("b",),
+        "missing": ("-9",),
+        "on_missing": "skip",
+        "absent": "zero",
+    },
 }
 """Every name that is not the constructor's any more, with another value than the default where there may be one."""
 

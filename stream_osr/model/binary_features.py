@@ -99,6 +99,24 @@ def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
     )
 
 
+def category_of(column: int, values: Array) -> BinaryFeatures:
+    """Make the category of a column that has some numbers as values, in ascending order, shape (v,).
+
+    Examples
+    --------
+    >>> lamp = category_of(3, np.array([0.0, 1.0]))
+    >>> place_of_flag(np.array([7.0, 7.0, 7.0, 1.0]), lamp.members, lamp.low, lamp.high)
+    2
+    """
+    near = ROUNDING * np.diff(values).min(initial=max(np.abs(values).max(initial=0.0), 1.0) * ROUNDING)
+    return BinaryFeatures(np.array([column]), np.array([1]), np.array([len(values)]), values - near, values + near)
+
+
+def with_categories(binary_features: BinaryFeatures, others: Sequence[BinaryFeatures]) -> BinaryFeatures:
+    """Append categories."""
+    return BinaryFeatures(*(np.concatenate(each) for each in zip(binary_features, *others, strict=True)))
+
+
 def _categories(two: Array, upper: Array, there: Array) -> list[_Found]:
     """Find the categories among columns that have two values each."""
     alike: dict[bytes, list[int]] = {}

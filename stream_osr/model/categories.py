@@ -23,6 +23,12 @@ from stream_osr.model.elementwise import log_each
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
 
+EXCLUSIVE = 1e-200
+"""Concentration of a category of which a subclass excludes every value that none of its instances has.
+
+The log probability of such a value is below -460.
+"""
+
 
 @borrowing_kernel
 def shift(counts: Array, x: Array, sign: float, prior: Prior) -> None:
@@ -205,7 +211,7 @@ def counts_of(rows: Array, prior: Prior) -> Array:
     return out
 
 
-def with_base(prior: Prior, places: Array, base: Array, concentration: float) -> Prior:
+def with_base(prior: Prior, places: Array, base: Array, concentration: float | Array) -> Prior:
     """Add categorical columns to a base measure.
 
     Parameters
@@ -217,10 +223,12 @@ def with_base(prior: Prior, places: Array, base: Array, concentration: float) ->
     base
         Probability of each place within its column, 1 at the first of each, shape (V,).
     concentration
-        Weight of the base measure of each column, in instances.
+        Weight of the base measure of each column, in instances, shape (C,) or the same for all.
     """
     first = np.cumsum(places) - places
-    return prior._replace(first=first.astype(np.int64), pseudo=concentration * base)
+    return prior._replace(
+        first=first.astype(np.int64), pseudo=np.repeat(np.broadcast_to(concentration, len(places)), places) * base
+    )
 
 
 def base_of(rows: Array, group: Array, places: Array) -> Array:

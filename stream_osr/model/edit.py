@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from stream_osr.model import known as classes
+from stream_osr.model.background_components import BackgroundComponent, log_values, outline
 from stream_osr.model.dishes import Dishes, add, concatenated, copy_slots, empty_dishes, remove, settle
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, StreamState, derive, leave
 from stream_osr.model.jit import Array
@@ -521,14 +522,14 @@ def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
 
 
 def _with_term(
-    background_components: Sequence[tuple[classes.BackgroundComponent, ...]], j: int, rows: Array, prior: Prior
-) -> tuple[tuple[classes.BackgroundComponent, ...], ...]:
+    background_components: Sequence[tuple[BackgroundComponent, ...]], j: int, rows: Array, prior: Prior
+) -> tuple[tuple[BackgroundComponent, ...], ...]:
     """Give class j a background component: its outline, with the degrees of freedom of the other classes."""
-    whole = classes.outline(numbers_of(rows, prior))
+    whole = outline(numbers_of(rows, prior))
     freedom = next(component.shape.freedom for each in background_components for component in each)
-    shape = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))
+    shape = Location(freedom, whole.mean, whole.factor, log_values(rows, prior))
     out = [*background_components, *[()] * (j + 1 - len(background_components))]
-    out[j] = (classes.BackgroundComponent(shape, 1.0),)
+    out[j] = (BackgroundComponent(shape, 1.0),)
     return tuple(out)
 
 

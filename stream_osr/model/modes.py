@@ -23,6 +23,7 @@ from stream_osr.model.known import Known
 from stream_osr.model.marginal import Statistics, log_marginals, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE
+from stream_osr.model.whitening import shrunk_covariance
 
 MOST_CELLS = 20
 """Most cells of a class."""
@@ -144,9 +145,8 @@ def _cells(rows: Array, members: list[Array], start: Array, rng: np.random.Gener
         if turn in (0, TURNS - 1):
             found.append(cell)
         means = np.array([rows[cell == k].mean(axis=0) for k in range(count)])
-        centred, freedom = rows - means[cell], max(n - count, 1)
-        shrink = max(0.0, 1.0 - freedom / (2.0 * d))
-        within = (1.0 - shrink) * (centred.T @ centred) / freedom + (shrink + LEAST_WITHIN) * np.eye(d)
+        centred = rows - means[cell]
+        within = shrunk_covariance(centred.T @ centred, n - count, np.ones(d), np.full(d, LEAST_WITHIN))
         forward = solve_triangular(np.linalg.cholesky(within), np.eye(d), lower=True).T
     return found
 

@@ -8,17 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import franchise as restaurant
+from stream_osr.model.background_components import add_background_component, fit_background_components
+from stream_osr.model.categories import EXCLUSIVE
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, settle
 from stream_osr.model.jit import Array
-from stream_osr.model.known import (
-    N_RANKS,
-    ClassFields,
-    Known,
-    add_background_component,
-    densities,
-    fit_background_components,
-    leave_one_out,
-)
+from stream_osr.model.known import N_RANKS, ClassFields, Known, densities, leave_one_out
 from stream_osr.model.missing import nothing_missing
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.likelihood import SamplerState
@@ -160,7 +154,7 @@ def train(
         Function called with the number of each finished sweep.
     """
     start = group if start is None else start
-    if len(prior.first):
+    if (prior.pseudo[prior.first] != EXCLUSIVE).any():
         start = spread(start, rng)
     seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
     log_new = log_new_densities(seating.guests.rows, prior, location)

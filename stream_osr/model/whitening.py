@@ -258,16 +258,23 @@ def _principal_axes(centred: Array, components: int | None, variance: float | No
 
 def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: Array) -> tuple[Array, Array]:
     """Pooled within-class covariance, including the ridge, and the weight of each instance."""
-    n, d = coordinates.shape
-    freedom = n - len(np.unique(group))
-    shrink = max(0.0, 1.0 - freedom / (2.0 * max(d, 1)))
+    freedom = len(coordinates) - len(np.unique(group))
 
     def covariance(scatter: Array) -> Array:
-        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
-        return np.asarray(within + np.diag(ridge))
+        return shrunk_covariance(scatter, freedom, spread, ridge)
 
     _, scatter, weight = bounded_scatter(coordinates, group, covariance)
     return covariance(scatter), weight
+
+
+def shrunk_covariance(scatter: Array, freedom: int, spread: Array, ridge: Array) -> Array:
+    """Pooled covariance from the summed scatter, shrunk towards ``spread``, shape (d,), if there are few instances.
+
+    With fewer degrees of freedom than twice the dimension, it is shrunk in proportion to the shortfall. ``ridge``,
+    shape (d,), is added to the variances.
+    """
+    shrink = max(0.0, 1.0 - freedom / (2.0 * max(len(scatter), 1)))
+    return np.asarray((1.0 - shrink) * scatter / max(freedom, 1) + np.diag(shrink * spread + ridge))
 
 
 NARROWEST = 1e-4

@@ -85,7 +85,7 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
     training, chosen = state.training, state.parameters
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances. Learn some first")
-    for option in ("categorical", "numeric"):
+    for option in ("categorical", "numeric", "alarms"):
         _check_named(option, getattr(chosen, option) or (), training.features.names)
     decided, features, group, arrived = training.decided(chosen.numeric or (), chosen.absent)
     X = decided.X

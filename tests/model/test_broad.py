@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model import known as library_known
+from stream_osr.model import background_components as library_background
 from stream_osr.model import student_t, whitening
 from stream_osr.model import training as library
-from stream_osr.model.known import densities, log_class_densities, log_new
+from stream_osr.model.known import densities, learn_labelled, log_class_densities, log_new
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.student_t import CONJUGATE, fit_location
 from stream_osr.model.whitening import fit_whitening
@@ -54,7 +54,7 @@ def left_out(whole, d, freedom):
 def test_leaving_out_is_fitting_again_without_it():
     for n, d in product((2, 5, 40), (1, 3, 8)):
         members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
-        whole = library_known.outline(members)
+        whole = library_background.outline(members)
         mean, scale = oracle.mean_and_scale(members)
         np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
         np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
@@ -68,10 +68,10 @@ def test_leaving_out_with_far_instances():
     assert (counted[:2] < 0.1).all()
     assert (counted[2:] == 1.0).all()
     expected = oracle.log_left_out(members, 4.5, counted)
-    np.testing.assert_allclose(left_out(library_known.outline(members), 3, 4.5), expected, rtol=1e-8)
+    np.testing.assert_allclose(left_out(library_background.outline(members), 3, 4.5), expected, rtol=1e-8)
     for far in (1e3, 1e8, 1e15):
-        assert np.isfinite(left_out(library_known.outline(np.array([[far, 0.0], [-far, 1.0]])), 2, 3.0)).all()
-    np.testing.assert_array_equal(left_out(library_known.outline(np.zeros((1, 2))), 2, 3.0), [-np.inf])
+        assert np.isfinite(left_out(library_background.outline(np.array([[far, 0.0], [-far, 1.0]])), 2, 3.0)).all()
+    np.testing.assert_array_equal(left_out(library_background.outline(np.zeros((1, 2))), 2, 3.0), [-np.inf])
 
 
 # Fitting
@@ -87,20 +87,20 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
     dish = np.where(kept, group, -1)
-    components, found = library_known.fit_background_components(rows, group, dish, log_own, alpha, prior)
+    components, found = library_background.fit_background_components(rows, group, dish, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
         others = np.delete(group, i) == j
         missing = (~np.delete(kept, i)[others]).sum() + alpha
         log_weight[i] = np.log(missing / (others.sum() + alpha))
     totals, each = [], []
-    for above in library_known.FREEDOM_ABOVE:
+    for above in library_background.FREEDOM_ABOVE:
         own = [rows[group == j] for j in range(3)]
         densities_of_each = [oracle.log_left_out(members, 3.0 + above, counts(members)) for members in own]
         each.append(np.logaddexp(log_own, log_weight + np.concatenate(densities_of_each)))
         totals.append(each[-1][np.arange(141) != 80].sum())
     best = int(np.argmax(totals))
-    assert [each.shape.freedom for (each,) in components] == [3.0 + library_known.FREEDOM_ABOVE[best]] * 3
+    assert [each.shape.freedom for (each,) in components] == [3.0 + library_background.FREEDOM_ABOVE[best]] * 3
     np.testing.assert_allclose(found, each[best], rtol=1e-9)
     assert np.flatnonzero(found == -np.inf).tolist() == [80]
     assert best < 2 if heavy else best > 3
@@ -111,7 +111,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     assert known.dishes.size.tolist() == [37, 1, 10]
     frozen, alpha = densities(known), known.alpha
     missing = [(3 + alpha) / (40 + alpha), alpha / (1 + alpha), (2 + alpha) / (12 + alpha)]
-    np.testing.assert_allclose(np.exp(library_known.log_missing(frozen.log_weight)), missing, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(library_background.log_missing(frozen.log_weight)), missing, rtol=1e-12)
     points = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
     found, _ = log_class_densities(known, frozen, homogeneous(points))
     for j, n in enumerate((40, 1, 12)):
@@ -141,7 +141,7 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     log_density[0, 0] = -np.inf
     before = log_density.copy()
     log_weight = np.vstack([densities(known).log_weight, np.full(3, -2.0)])
-    found = library_known.add_background_component(
+    found = library_background.add_background_component(
         log_density, known.background_components, log_weight, homogeneous(rows)
     )
     np.testing.assert_array_equal(log_density, before)
@@ -149,7 +149,7 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     for j, ((shape, share),) in enumerate(known.background_components):
         assert share == 1.0
         broad = scipy.stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
-        term = library_known.log_missing(log_weight)[j] + broad.logpdf(rows)
+        term = library_background.log_missing(log_weight)[j] + broad.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
 
 
@@ -163,7 +163,7 @@ def test_a_class_with_its_broad_term_has_mass_one():
         assert np.isfinite(log_density).all()
         late = known
         for number in range(20):  # labels that come late change the shares, not the mass
-            late = library_known.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
+            late = learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
         for now, j in product((known, late), range(2)):
             frozen, size = densities(now), now.size[j]
 
@@ -184,7 +184,7 @@ def apart(*centres, d=5, n=120, scale=1.0):
     rows = np.array(centres)[dish][:, None] + scale * rng.normal(size=(len(dish), d))
     prior = prior._replace(spread=np.full(d, scale**2))
     log_own = np.full(len(dish), -10.0)
-    (components,), found = library_known.fit_background_components(rows, 0 * dish, dish, log_own, 5.0, prior)
+    (components,), found = library_background.fit_background_components(rows, 0 * dish, dish, log_own, 5.0, prior)
     return rows, dish, components, found
 
 
@@ -205,7 +205,7 @@ def test_a_small_subclass_has_no_background_component():
     rng, prior = np.random.default_rng(11), make_base(2)[0]
     dish = np.repeat([0, 1, 2], [100, 100, 8])
     rows = 20.0 * dish[:, None] + rng.normal(size=(208, 2))
-    (components,), _ = library_known.fit_background_components(rows, 0 * dish, dish, np.zeros(208), 5.0, prior)
+    (components,), _ = library_background.fit_background_components(rows, 0 * dish, dish, np.zeros(208), 5.0, prior)
     assert [each.share for each in components] == [0.5, 0.5]
 
 
@@ -244,6 +244,6 @@ def test_what_lies_far_from_everything_belongs_to_no_class(placed):
 
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
-    least = 2.0 + library_known.FREEDOM_ABOVE[0]  # above that of a new subclass
+    least = 2.0 + library_background.FREEDOM_ABOVE[0]  # above that of a new subclass
     assert known.background_components[0][0].shape.freedom == least
     check_far(known, np.array([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]))

@@ -8,7 +8,8 @@ import scipy
 
 from stream_osr.model import categories, student_t
 from stream_osr.model import dishes as library_dishes
-from stream_osr.model.known import BackgroundComponent, densities, log_densities
+from stream_osr.model.background_components import BackgroundComponent
+from stream_osr.model.known import densities, log_densities
 from stream_osr.model.moves import hyperparameters
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr.discovery.reconcile import Local, LocalSummary, restore
-from stream_osr.model import categories, known, missing, responsibilities
+from stream_osr.model import background_components, categories, known, missing, responsibilities
 from stream_osr.model import dishes as library_dishes
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import densities, log_densities
@@ -51,7 +51,7 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
     prior, oracle, blocks, _ = two()
     values = oracle.values(blocks[0])
     expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
-    np.testing.assert_allclose(known.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
+    np.testing.assert_allclose(background_components.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model import known as library_known
 from stream_osr.model import student_t, whitening
 from stream_osr.model import training as library
+from stream_osr.model.background_components import log_missing
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities, log_class_densities
 from stream_osr.model.moves import hyperparameters
@@ -331,9 +331,7 @@ def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, tru
                 for each in known.background_components
             ]
         )
-        share = np.exp(
-            library_known.log_missing(frozen.log_weight) + broad - whole
-        )  # of the broad term in each density
+        share = np.exp(log_missing(frozen.log_weight) + broad - whole)  # of the broad term in each density
         functions = np.column_stack([np.ones(n), np.tanh(truth.rows[:, 0] / 4.0), share])
         state = past.state
         for batch in (truth.rows[:3], truth.rows[3:]):

@@ -49,6 +49,7 @@ class FitOptions(options.SharedOptions):
         "Comma-separated numeric columns to treat as categories. Text columns are always categories."
     )
     numeric: str | None = option("Comma-separated columns to treat as numbers, whatever their values look like.")
+    alarms: str | None = option("Comma-separated columns in which a new value alone means unknown.")
     missing: str | None = option("Comma-separated markers of a missing value, in addition to NA, ?, ...")
     label_type: str = option("Type of the labels: str, int or auto (int if all are whole numbers).", default="auto")
     unknown: str | None = option("Label for unknown instances.")
@@ -77,6 +78,7 @@ class FitOptions(options.SharedOptions):
             categorical=[*named, *(name for name in declared if name not in named)] or None,
             input=Input(
                 numeric=options.feature_list(self.numeric) or None,
+                alarms=options.feature_list(self.alarms) or None,
                 missing=options.feature_list(self.missing) or None,
                 on_missing=cast(Any, self.on_missing),
                 absent=cast(Any, self.absent),

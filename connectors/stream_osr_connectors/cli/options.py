@@ -21,7 +21,7 @@ T = TypeVar("T")
 _SUBJECTS = {
     "Input and output": "http config model input truth output events errors checkpoint checkpoint_every resume "
     "follow format csv_safe title state horizon segment_bytes",
-    "Columns and values": "label key time by stream features categorical numeric missing on_missing absent "
+    "Columns and values": "label key time by stream features categorical numeric alarms missing on_missing absent "
     "label_type hide image",
     "Training": "pca seed yes",
     "Decisions": "unknown batch_size max_wait decision_delay min_probability half_life chains contributions speed "

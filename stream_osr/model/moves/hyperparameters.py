@@ -21,6 +21,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import gammaln
 
+from stream_osr.model.categories import EXCLUSIVE
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
@@ -288,6 +289,8 @@ def log_evidence_of_values(place: Array, dish: Array, base: Array) -> Array:
 def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) -> Prior:
     """Draw the concentration of each categorical column given the partition, on a grid with a flat prior.
 
+    A concentration of :data:`~stream_osr.model.categories.EXCLUSIVE` stays.
+
     Parameters
     ----------
     rng
@@ -301,6 +304,8 @@ def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) 
     """
     pseudo = prior.pseudo.copy()
     for c, column in enumerate(np.split(pseudo, prior.first[1:])):
+        if column[0] == EXCLUSIVE:
+            continue
         place = rows[:, c].astype(np.int64) - prior.first[c]
         evidence = log_evidence_of_values(place, dish, column / column[0])
         weights = np.exp(evidence - evidence.max())
