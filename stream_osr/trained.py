@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr import members
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import Coordinates, Modes, as_modelled, fit_coordinates, search_modes, whitened
-from stream_osr.dependent import judge_in_order
+from stream_osr.dependent import Ensemble, judge_in_order, summarized, without_runs
 from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
@@ -29,7 +29,7 @@ from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import share_among_neighbours
 from stream_osr.model.subspace import MOST
-from stream_osr.model.training import Training, summarize, train
+from stream_osr.model.training import Training, train
 from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
 from stream_osr.model.whitening import Whitening, whiten
 from stream_osr.parallel import each, one_thread
@@ -319,7 +319,7 @@ def train_model(
             if progress is not None and not rest:
                 progress(whole)
 
-        def fit(number: int) -> Training:
+        def fit(number: int, moves: bool = True) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             unplaced = member._replace(placed=False)
@@ -327,38 +327,42 @@ def train_model(
             prior, grid, location = base_measure(member, rows, group, whitening, p)
             if share_among_neighbours(homogeneous(rows), group, prior, location) < members.LEAST_IN_COMPANY:
                 prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
-            training = swept(prior, rng, grid=grid, location=location, progress=tell)
+            training = swept(prior, rng, grid=grid, location=location, moves=moves, progress=tell if moves else None)
             if location.freedom > 0.0 and members.comes_apart(training, group, p.epsilon):
                 prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
-                training = swept(prior, rng, grid=grid, location=location)
+                training = swept(prior, rng, grid=grid, location=location, moves=moves)
             return training
 
-        trainings = each(fit, range(count), p.n_jobs)
         least = rows.shape[1] + members.COARSE_NU_ABOVE_DIMENSION
-        if kinds is members.MIXED and np.median(np.bincount(group)) < least:
-            trainings[:2] = reversed(trainings[:2])
-        summaries = [summarize(training, p.epsilon, p.background_component) for training in trainings]
-        if not all(len(known.ids) for known, _ in summaries):
-            raise InvalidParameter(
-                f"epsilon is {p.epsilon:g}, and every subclass has a smaller share of the class: no class would "
-                "be known. Lower it (the default is 0.01)"
-            )
-        draws_of = [known for known, _ in summaries]
-        log_density = [found for _, found in summaries]
+        few = kinds is members.MIXED and np.median(np.bincount(group)) < least
+
+        def fit_all(moves: bool = True) -> Ensemble:
+            trainings = each(partial(fit, moves=moves), range(count), p.n_jobs)
+            if few:
+                trainings[:2] = reversed(trainings[:2])
+            return summarized(trainings, p)
+
+        def unseen(ensemble: Ensemble, *blocks: Any) -> list[np.ndarray]:
+            return unseen_densities(X, group, p, whitening, ensemble.trainings, ensemble.left_out, plan, *blocks)
+
+        ensemble = fit_all()
+        draws_of, log_density = ensemble.draws, ensemble.left_out
         references, wrong, among_neighbours = None, np.zeros(len(group), bool), None
         if draws is None:  # a provisional model guards nothing
-            seen = partial(unseen_densities, X, group, p, whitening, trainings, log_density, plan)
-            gain, effective, tempered, log_density = None, 1.0, False, seen()
-            if order is not None and found_order is not None and found_order.process is not None:
-                among_neighbours = promise(log_density, group).recall
-                judged = judge_in_order(found_order, group, order, trainings, draws_of, seen, p)
+            gain, effective, tempered = None, 1.0, False
+            if order is None or found_order is None or found_order.process is None:
+                log_density = unseen(ensemble)
+            else:
+                ensemble, whole = without_runs(ensemble, fit_all(moves=False), group, order, unseen)
+                among_neighbours = promise(unseen(ensemble), group).recall
+                judged = judge_in_order(found_order, group, order, ensemble, whole, unseen, p)
                 found_order, draws_of, log_density, gain, effective, tempered = judged
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            unseen = unseen_rows(X, group, p, whitening, trainings, None if gain is None else order)
-            references = choose_references(unseen, group, log_density, p, wrong, gain, effective, tempered)
-        whitening = trainings[0].whitening
+            rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, None if gain is None else order)
+            references = choose_references(rows_unseen, group, log_density, p, wrong, gain, effective, tempered)
+        whitening = ensemble.trainings[0].whitening
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(

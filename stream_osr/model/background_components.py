@@ -124,6 +124,8 @@ LARGE = 0.1
 """Least share of a class of a subclass that has a background component."""
 CERTAIN = 0.99
 """Share of the instances of a subclass that lie nearer than what counts as outside."""
+BETWEEN = 3.0
+"""Log odds in favour of one component, from which a class with a hole has one: its instances lie in the hole, too."""
 
 
 def fit_background_components(
@@ -131,7 +133,8 @@ def fit_background_components(
 ) -> tuple[tuple[tuple[BackgroundComponent, ...], ...], Array]:
     """Fit the background components: outlines, and one number of degrees of freedom for all.
 
-    A class has one component, its outline. A class with a hole (:func:`has_hole`) has one for each large subclass.
+    A class has one component, its outline. A class with a hole (:func:`has_hole`) has one for each large subclass,
+    unless its own left-out instances lie in the hole: then they are more probable under one component by far.
 
     Parameters
     ----------
@@ -159,18 +162,25 @@ def fit_background_components(
     size, held = np.bincount(group), np.bincount(group, dish >= 0)
     missing = (size - held)[group] - (dish < 0) + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
-    classes = [_seek(rows, np.flatnonzero(group == j), dish, prior) for j in range(len(size))]
+    candidates = [_seek(rows, np.flatnonzero(group == j), dish, prior) for j in range(len(size))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
+    chosen = [divisions[-1] for divisions in candidates]
     for tried in least + FREEDOM_ABOVE:
-        apart = np.empty(len(rows))
-        for sought in classes:
-            each = student_t.log_t(sought.square, sought.log_determinant, d, tried) + sought.log_values
-            apart[sought.own] = each[:, 0] if each.shape[1] == 1 else np.logaddexp.reduce(each, axis=1)
-        left_out = np.logaddexp(log_own, log_weight + apart)
+        left_out, divided = np.empty(len(rows)), list[_Sought]()
+        for divisions in candidates:
+            found = list[tuple[float, Array]]()
+            for sought in divisions:
+                each = student_t.log_t(sought.square, sought.log_determinant, d, tried) + sought.log_values
+                apart = each[:, 0] if each.shape[1] == 1 else np.logaddexp.reduce(each, axis=1)
+                own = np.logaddexp(log_own[sought.own], log_weight[sought.own] + apart)
+                found.append((float(own[np.isfinite(own)].sum()), own))
+            at = 0 if found[0][0] >= found[-1][0] - BETWEEN else -1
+            divided.append(divisions[at])
+            left_out[divisions[at].own] = found[at][1]
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
-            best, freedom, log_density = score, float(tried), left_out
-    return tuple(_components(sought, rows, freedom, prior) for sought in classes), log_density
+            best, freedom, log_density, chosen = score, float(tried), left_out, divided
+    return tuple(_components(sought, rows, freedom, prior) for sought in chosen), log_density
 
 
 def _components(sought: _Sought, rows: Array, freedom: float, prior: Prior) -> tuple[BackgroundComponent, ...]:
@@ -185,17 +195,21 @@ def _components(sought: _Sought, rows: Array, freedom: float, prior: Prior) -> t
     )
 
 
-def _seek(rows: Array, own: Array, dish: Array, prior: Prior) -> _Sought:
-    """Divide a class among its background components, and compare each instance with each component."""
-    columns = len(prior.first)
-    members = rows[own]
-    numbers = members[:, columns:]
+def _seek(rows: Array, own: Array, dish: Array, prior: Prior) -> list[_Sought]:
+    """Divide a class among its background components: not at all, and among its subclasses if it has a hole."""
+    numbers = rows[own, len(prior.first) :]
     subclass, count = np.unique(dish[own], return_counts=True)
     large = subclass[(subclass >= 0) & (count >= LARGE * len(own))]
     parts = [np.flatnonzero(dish[own] == k) for k in large] if len(large) > 1 else []
     outlines = [outline(numbers[part], prior.spread) for part in parts]
-    if not has_hole(outlines):
-        parts, outlines = [np.arange(len(own))], [outline(numbers)]
+    whole = _compared(rows, own, [np.arange(len(own))], [outline(numbers)], prior)
+    return [_compared(rows, own, parts, outlines, prior), whole] if has_hole(outlines) else [whole]
+
+
+def _compared(rows: Array, own: Array, parts: list[Array], outlines: list[Outline], prior: Prior) -> _Sought:
+    """Compare each instance of a class with each component."""
+    columns, members = len(prior.first), rows[own]
+    numbers = members[:, columns:]
     square, log_determinant, values = np.empty((3, len(own), len(parts)))
     total = sum(map(len, parts))
     for c, (part, whole) in enumerate(zip(parts, outlines, strict=True)):

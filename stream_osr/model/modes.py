@@ -29,7 +29,7 @@ MOST_CELLS = 20
 """Most cells of a class."""
 LEAST_IN_CELL, LEAST_FOR_DIMENSION = 10, 2.0
 """Least mean number of instances in a cell: overall, and for each dimension. With fewer, its covariance would be that
-of the base measure."""
+of the base measure. A mode has at least half as many for each dimension: fewer may be the outliers of a class."""
 ROUNDS, DIGITS = 10, 9
 """Rounds of k-means, and decimals of a whitened coordinate in which instances differ."""
 TURNS, LEAST_WITHIN = 7, 1e-6
@@ -165,7 +165,7 @@ def _cells_of(rows: Array, rng: np.random.Generator) -> Array:
 
 
 def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[Array, float]:
-    """Merge the cells of a class while the probability of the partition grows.
+    """Merge the cells of a class while the probability of the partition grows. Small cells merge in any case.
 
     Returns
     -------
@@ -183,9 +183,15 @@ def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[A
 
     for a in range(count - 1):
         gain[a, a + 1 :] = gains(a, np.arange(a + 1, count))
-    home, there = np.arange(count), np.ones(count, bool)
-    while gain.max() > 0.0:
-        a, b = (int(at) for at in np.unravel_index(gain.argmax(), gain.shape))
+    home, there, size = np.arange(count), np.ones(count, bool), np.bincount(cell)
+    least = max(LEAST_IN_CELL, 0.5 * LEAST_FOR_DIMENSION * rows.shape[1])
+    while there.sum() > 1:
+        small = there & (size < least)
+        allowed = gain if gain.max() > 0.0 else np.where(small[:, None] | small, gain, -np.inf)
+        a, b = (int(at) for at in np.unravel_index(allowed.argmax(), gain.shape))
+        if allowed[a, b] == -np.inf:
+            break
+        size[a] += size[b]
         score[a] += score[b] + gain[a, b]
         parts.size[a] += parts.size[b]
         parts.matrix[a] += parts.matrix[b] - nobody

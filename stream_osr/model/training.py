@@ -124,6 +124,7 @@ def train(
     start: Array | None = None,
     grid: Grid | None = None,
     location: Location = CONJUGATE,
+    moves: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
     """Sweep the training groups.
@@ -150,15 +151,19 @@ def train(
         ``prior`` stays.
     location
         Density of the first instance of a new subclass.
+    moves
+        Whether the instances move. Otherwise each stays in its initial subclass, and the base measure is drawn once.
     progress
         Function called with the number of each finished sweep.
     """
     start = group if start is None else start
-    if (prior.pseudo[prior.first] != EXCLUSIVE).any():
+    if moves and (prior.pseudo[prior.first] != EXCLUSIVE).any():
         start = spread(start, rng)
     seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
     log_new = log_new_densities(seating.guests.rows, prior, location)
-    for number in range(sweeps):
+    if not moves:
+        prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=True)
+    for number in range(sweeps if moves else 0):
         if grid is not None or len(prior.first):
             settled = number >= SETTLED * sweeps
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)

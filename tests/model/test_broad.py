@@ -199,6 +199,20 @@ def test_the_place_between_separate_subclasses_has_no_background_component(centr
     assert (np.logaddexp.reduce(each) > lowest) == (count == 1)
 
 
+def test_a_hole_with_instances_of_the_class_in_it_is_covered():
+    """Eight instances lie between the subclasses, in a subclass that is not kept."""
+    rng, prior = np.random.default_rng(11), make_base(5)[0]
+    dish = np.repeat([0, 1, -1], [120, 120, 8])
+    rows = np.repeat([0.0, 20.0, 10.0], [120, 120, 8])[:, None] + rng.normal(size=(248, 5))
+    log_own = np.where(dish < 0, -200.0, -10.0)
+    for count, of_class in ((1, np.arange(248)), (2, np.arange(240))):
+        own, group = rows[of_class], np.zeros(len(of_class), int)
+        (components,), _ = library_background.fit_background_components(
+            own, group, dish[of_class], log_own[of_class], 5.0, prior
+        )
+        assert len(components) == count
+
+
 def test_a_small_subclass_has_no_background_component():
     _, _, components, _ = apart(0, 9, 30)
     assert [round(each.share, 2) for each in components] == [0.33] * 3

@@ -41,6 +41,13 @@ def test_a_gaussian_is_one_mode(d: int) -> None:
     assert found(two_modes(d, apart=0.0)).max() == 0
 
 
+def test_the_outliers_of_a_class_are_no_mode() -> None:
+    """A mode has more instances than dimensions."""
+    rows = np.vstack([two_modes(d=20, n=200), 40.0 * np.random.default_rng(0).normal(size=(12, 20))])
+    assert np.bincount(found(rows)).min() > 20
+    assert len(np.unique(found(rows)[:200])) == 2
+
+
 @pytest.mark.parametrize("rows", [np.zeros((30, 3)), np.ones((1, 3)), np.zeros((30, 0)), np.repeat(np.eye(3), 9, 0)])
 def test_any_rows_have_a_start(rows: np.ndarray) -> None:
     assert len(found(rows)) == len(rows)
