@@ -212,7 +212,7 @@ def search_modes(
     dependent = order is not None and order.process is not None
     rng = np.random.default_rng([p.seed, len(numbers), 23])
     features = fitted.whitening.backward / np.maximum(bent_scale(fitted.whitening, np.eye(numbers.shape[1])), 1e-300)
-    start = find_modes(numbers, group, priors, rng, DEPENDENT if dependent else 1.0, features)
+    start = find_modes(numbers, group, priors, rng, DEPENDENT if dependent else 1.0, features, p.n_jobs)
     if start.max() == group.max():
         return Modes(fitted, None, None)
     if np.isnan(modelled.X).any():

@@ -10,30 +10,36 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
+from scipy.cluster.vq import kmeans2, vq
 from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
 
-from stream_osr.model.dishes import dishes_with
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
-from stream_osr.model.marginal import Statistics, log_marginals, of_nobody, statistics_of
+from stream_osr.model.marginal import Statistics, log_marginals, of_nobody
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE
 from stream_osr.model.whitening import shrunk_covariance
+from stream_osr.parallel import each
 
 MOST_CELLS = 20
 """Most cells of a class."""
-LEAST_IN_CELL, LEAST_FOR_DIMENSION = 10, 2.0
-"""Least mean number of instances in a cell: overall, and for each dimension. With fewer, its covariance would be that
-of the base measure. A mode has at least half as many for each dimension: fewer may be the outliers of a class."""
+LEAST_IN_CELL, LEAST_FOR_DIMENSION, LEAST_IN_MODE = 10, 2.0, 1.0
+"""Least mean number of instances in a cell, overall and for each dimension, and in a mode for each dimension.
+
+With fewer, the covariance of a cell would be that of the base measure. A few instances far from the others are the
+outliers of a class, and no mode.
+"""
 ROUNDS, DIGITS = 10, 9
 """Rounds of k-means, and decimals of a whitened coordinate in which instances differ."""
 TURNS, LEAST_WITHIN = 7, 1e-6
 """Times that k-means divides the classes, and least variance within cells, in variances within classes."""
+ROUGH_ROUNDS, MOST_ROWS = 5, 500
+"""Rounds of k-means in the turns between the first and the last, and most instances that place a class's cells."""
 DEPENDENT = 0.03
 """Independent instances with the information of one, if neighbouring training instances depend on each other.
 
@@ -55,6 +61,7 @@ def find_modes(
     rng: np.random.Generator,
     effective: float = 1.0,
     features: Array | None = None,
+    n_jobs: int | None = None,
 ) -> Array:
     """Find the modes of each class.
 
@@ -74,6 +81,8 @@ def find_modes(
     features
         Map from whitened rows to standardised features, shape (d, p). ``None``: the cells are sought in whitened
         coordinates alone.
+    n_jobs
+        Number of threads. ``None``: one for each core.
 
     Returns
     -------
@@ -96,21 +105,47 @@ def find_modes(
     starts = [np.eye(rows.shape[1])]
     if features is not None:
         starts.append(np.linalg.cholesky(features @ features.T + 1e-9 * np.eye(len(features))))
-    cells = [cell for start in starts for cell in _cells(rows, members, start, rng)]
+    tasks = list(zip(starts, rng.spawn(len(starts)), strict=True))
+    cells = [cell for pair in each(lambda task: _cells(rows, members, *task), tasks, n_jobs) for cell in pair]
     out, count = np.zeros(len(group), np.int64), 0
-    for own in members:
-        together = np.zeros(len(own), np.int64)
-        best, found = 0.0, together
-        for scales in priors:
-            whole = max(_merged(rows[own], together, prior, effective)[1] for prior in scales)
-            for prior in scales:
-                for cell in cells:
-                    mode, score = _merged(rows[own], np.unique(cell[own], return_inverse=True)[1], prior, effective)
-                    if score - whole > best:
-                        best, found = score - whole, mode
-        out[own] = count + found
-        count += int(found.max()) + 1
+    found = each(lambda own: _partition(rows[own], [cell[own] for cell in cells], priors, effective), members, n_jobs)
+    for own, mode in zip(members, found, strict=True):
+        out[own] = count + mode
+        count += int(mode.max()) + 1
     return out
+
+
+def _partition(rows: Array, cells: list[Array], priors: Sequence[Sequence[Prior]], effective: float) -> Array:
+    """Find the best partition of a class that merges cells, shape (n,)."""
+    best, found = 0.0, np.zeros(len(rows), np.int64)
+    whole, *parts = [_moments_of(homogeneous(rows), cell) for cell in (found, *cells)]
+    for scales in priors:
+        undivided = max(_merged(whole, prior, effective)[1] for prior in scales)
+        for prior in scales:
+            for part in parts:
+                mode, score = _merged(part, prior, effective)
+                if score - undivided > best:
+                    best, found = score - undivided, mode[part.cell]
+    return np.asarray(np.unique(found, return_inverse=True)[1])
+
+
+class _Moments(NamedTuple):
+    """Cells of a class: number of each row, (n,), size of each cell, (K,), and sum of outer products, (K, a, a)."""
+
+    cell: Array
+    size: Array
+    products: Array
+
+
+def _moments_of(rows: Array, cell: Array) -> _Moments:
+    """Sum the outer products of homogeneous rows in each cell."""
+    number = np.unique(cell, return_inverse=True)[1]
+    return _Moments(number, np.bincount(number), np.array([own.T @ own for own in _split(rows, number)]))
+
+
+def _split(rows: Array, cell: Array) -> list[Array]:
+    """Split rows by their cells."""
+    return np.split(rows[np.argsort(cell, kind="stable")], np.cumsum(np.bincount(cell))[:-1])
 
 
 def _cells(rows: Array, members: list[Array], start: Array, rng: np.random.Generator) -> list[Array]:
@@ -137,43 +172,55 @@ def _cells(rows: Array, members: list[Array], start: Array, rng: np.random.Gener
     found, forward = list[Array](), start
     if not d:
         return [np.zeros(n, np.int64)]
+    most = [_number_of_cells(rows[own]) for own in members]
     for turn in range(TURNS):
+        rough = 0 < turn < TURNS - 1
         z, cell, count = rows @ forward, np.zeros(n, np.int64), 0
-        for own in members:
-            cell[own] = count + _cells_of(z[own], rng)
+        for own, k in zip(members, most, strict=True):
+            cell[own] = count + _cells_of(z[own], k, rng, rough)
             count = int(cell[own].max()) + 1
-        if turn in (0, TURNS - 1):
+        if not rough:
             found.append(cell)
-        means = np.array([rows[cell == k].mean(axis=0) for k in range(count)])
+        size, order = np.bincount(cell), np.argsort(cell, kind="stable")
+        means = np.add.reduceat(rows[order], np.cumsum(size) - size) / size[:, None]
         centred = rows - means[cell]
         within = shrunk_covariance(centred.T @ centred, n - count, np.ones(d), np.full(d, LEAST_WITHIN))
         forward = solve_triangular(np.linalg.cholesky(within), np.eye(d), lower=True).T
     return found
 
 
-def _cells_of(rows: Array, rng: np.random.Generator) -> Array:
-    """Divide the rows of a class by k-means, shape (n,)."""
+def _number_of_cells(rows: Array) -> int:
+    """Return the number of cells of a class: at most the number of its distinct instances."""
     least = max(LEAST_IN_CELL, LEAST_FOR_DIMENSION * rows.shape[1])
     k = int(np.clip(len(rows) / least, 1, MOST_CELLS))
-    k = min(k, len(np.unique(rows.round(DIGITS), axis=0)))
+    return min(k, len(np.unique(rows.round(DIGITS), axis=0)))
+
+
+def _cells_of(rows: Array, k: int, rng: np.random.Generator, rough: bool) -> Array:
+    """Divide the rows of a class into k cells by k-means, shape (n,)."""
     if k < 2:
         return np.zeros(len(rows), np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty cell is no loss
-        cell = kmeans2(rows, k, iter=ROUNDS, minit="++", rng=rng)[1]
+        some = rows if len(rows) <= MOST_ROWS else rng.choice(rows, MOST_ROWS, replace=False)
+        if rough:
+            centre, cell = kmeans2(some, k, iter=ROUGH_ROUNDS, minit="points", rng=rng)
+        else:
+            centre, cell = kmeans2(some, k, iter=ROUNDS, minit="++", rng=rng)
+        if len(some) < len(rows):
+            cell = vq(rows, centre)[0]
     return np.asarray(np.unique(cell, return_inverse=True)[1])
 
 
-def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[Array, float]:
+def _merged(cells: _Moments, prior: Prior, effective: float) -> tuple[Array, float]:
     """Merge the cells of a class while the probability of the partition grows. Small cells merge in any case.
 
     Returns
     -------
-    Number of the merged cell of each row, shape (n,), and the log probability of rows and partition.
+    Number of the merged cell of each cell, shape (K,), and the log probability of rows and partition.
     """
-    count, nobody = int(cell.max()) + 1, of_nobody(prior)
-    whole = statistics_of(dishes_with(homogeneous(rows), cell, count, prior), np.arange(count))
-    parts = _weighed(whole, nobody, effective)
+    count, nobody, least = len(cells.size), of_nobody(prior), max(LEAST_IN_CELL, LEAST_IN_MODE * prior.n_features)
+    parts = _weighed(cells, nobody, effective)
     score, gain = log_marginals(parts, prior, CONJUGATE) + _seats(parts.size), np.full((count, count), -np.inf)
 
     def gains(a: int, others: Array) -> Array:
@@ -183,8 +230,7 @@ def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[A
 
     for a in range(count - 1):
         gain[a, a + 1 :] = gains(a, np.arange(a + 1, count))
-    home, there, size = np.arange(count), np.ones(count, bool), np.bincount(cell)
-    least = max(LEAST_IN_CELL, 0.5 * LEAST_FOR_DIMENSION * rows.shape[1])
+    home, there, size = np.arange(count), np.ones(count, bool), cells.size.copy()
     while there.sum() > 1:
         small = there & (size < least)
         allowed = gain if gain.max() > 0.0 else np.where(small[:, None] | small, gain, -np.inf)
@@ -199,7 +245,7 @@ def _merged(rows: Array, cell: Array, prior: Prior, effective: float) -> tuple[A
         gain[b], gain[:, b] = -np.inf, -np.inf
         others = np.flatnonzero(there & (np.arange(count) != a))
         gain[np.minimum(a, others), np.maximum(a, others)] = gains(a, others)
-    return np.asarray(np.unique(home[cell], return_inverse=True)[1]), float(score[there].sum())
+    return home, float(score[there].sum())
 
 
 def _seats(size: Array) -> Array:
@@ -207,13 +253,11 @@ def _seats(size: Array) -> Array:
     return np.asarray(math.log(ALONE) + gammaln(size))
 
 
-def _weighed(whole: Statistics, nobody: Array, effective: float) -> Statistics:
+def _weighed(cells: _Moments, nobody: Array, effective: float) -> Statistics:
     """Count each instance as ``effective`` independent ones, at least 2 in each cell."""
-    if effective >= 1.0:
-        return whole
-    size = np.minimum(whole.size, np.maximum(2, np.rint(effective * whole.size))).astype(np.int64)
-    share = (size / np.maximum(whole.size, 1))[:, None, None]
-    return whole._replace(size=size, matrix=nobody + share * (whole.matrix - nobody))
+    size = np.minimum(cells.size, np.maximum(2, np.rint(effective * cells.size))).astype(np.int64)
+    share = (size / cells.size)[:, None, None]
+    return Statistics(size, nobody + share * cells.products, np.zeros((len(size), 0)))
 
 
 def separate_groups(known: Known, j: int) -> tuple[float, ...]:

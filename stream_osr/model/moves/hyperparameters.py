@@ -44,6 +44,8 @@ carry little information, and the known classes would break up.
 
 GAMMA = Gamma(100.0, 1.0)
 INNER_ITERATIONS = 10
+AT_ONCE = 64
+"""Number of subclasses whose evidence is computed at once."""
 
 
 @kernel
@@ -196,37 +198,47 @@ def log_evidence(rows: Array, dish: Array, grid: Grid) -> Array:
     """
     d = rows.shape[1]
     nu, beta = grid.nu, grid.beta
-    values = grid.psi[:1] if (grid.psi == grid.psi[0]).all() else grid.psi  # mostly the same for every nu
-    psi = values[:, :, None, None]
+    psi = grid.psi[:1] if (grid.psi == grid.psi[0]).all() else grid.psi  # mostly the same for every nu
+    steps = 0.5 * np.arange(d)
     total = np.zeros((len(nu), grid.psi.shape[1], len(beta)))
-    for k in np.unique(dish):
-        members = rows[dish == k]
-        n, mean = len(members), members.mean(axis=0)
-        centred = members - mean
-        c = beta * n / (beta + n)
-        spread, square = _principal_spread(centred, mean)
-        shifted = psi[:, :, 0] + spread
-        determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
-            c * (square / shifted).sum(axis=-1)[:, :, None]
-        )
-        steps = 0.5 * np.arange(d)
-        gammas = (gammaln(0.5 * (nu[:, None] + n) - steps) - gammaln(0.5 * nu[:, None] - steps)).sum(axis=1)
-        total += gammas[:, None, None] + 0.5 * d * nu[:, None, None] * np.log(psi[..., 0])
-        total -= 0.5 * (nu + n)[:, None, None] * determinant
-        total += 0.5 * d * np.log(beta / (beta + n)) - 0.5 * n * d * np.log(np.pi)
+    order = np.argsort(dish, kind="stable")
+    blocks = np.split(rows[order], np.flatnonzero(np.diff(dish[order])) + 1)
+    for first in range(0, len(blocks), AT_ONCE):
+        n, spread, square = _principal_spreads(blocks[first : first + AT_ONCE])
+        shifted = psi[:, :, None, None] + spread
+        log_det, form = np.log(shifted).sum(axis=-1), (square / shifted).sum(axis=-1)
+        c = beta * n[:, None] / (beta + n[:, None])
+        determinant = log_det[..., None] + np.log1p(c * form[..., None])
+        total -= 0.5 * (nu[:, None, None] * determinant.sum(axis=2) + (n[:, None] * determinant).sum(axis=2))
+        half = 0.5 * (nu[:, None, None] + n[:, None])
+        gammas = gammaln(half - steps).sum(axis=(1, 2)) - len(n) * gammaln(0.5 * nu[:, None] - steps).sum(axis=1)
+        total += gammas[:, None, None] + 0.5 * d * len(n) * (nu[:, None] * np.log(psi))[:, :, None]
+        total += 0.5 * d * np.log(beta / (beta + n[:, None])).sum(axis=0) - 0.5 * n.sum() * d * np.log(np.pi)
     return total
 
 
-def _principal_spread(centred: Array, mean: Array) -> tuple[Array, Array]:
-    """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
+def _principal_spreads(blocks: list[Array]) -> tuple[Array, Array, Array]:
+    """Return the sizes of K subclasses, (K,), and the eigenvalues and squared means of each, both of shape (K, d)."""
+    d, n = blocks[0].shape[1], np.array([len(block) for block in blocks])
+    means = np.array([block.mean(axis=0) for block in blocks])
+    spread, square = np.zeros((2, len(blocks), d))
+    many = np.flatnonzero(n > d)
+    if len(many):
+        centred = [blocks[k] - means[k] for k in many]
+        values, vectors = np.linalg.eigh(np.array([each.T @ each for each in centred]))
+        spread[many] = np.maximum(values, 0.0)
+        square[many] = np.einsum("kij,ki->kj", vectors, means[many]) ** 2
+    for k in np.flatnonzero(n <= d).tolist():
+        spread[k], square[k] = _of_few(blocks[k] - means[k], means[k])
+    return n, spread, square
 
-    If there are fewer rows than dimensions, they come from the n by n products of the rows. The part of the mean
-    outside their span has eigenvalue 0.
+
+def _of_few(centred: Array, mean: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of the scatter of centred rows (n, d), n <= d, and the squared mean in that basis, (d,).
+
+    They come from the n by n products of the rows. The part of the mean outside their span has eigenvalue 0.
     """
-    n, d = centred.shape
-    if n > d:
-        values, vectors = np.linalg.eigh(centred.T @ centred)
-        return np.maximum(values, 0.0), (vectors.T @ mean) ** 2
+    d = centred.shape[1]
     values, vectors = np.linalg.eigh(centred @ centred.T)
     real = values > 1e-12 * max(values[-1], 1e-300)
     count = int(real.sum())
