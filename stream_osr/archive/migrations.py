@@ -41,11 +41,23 @@ def _from_11(content: Any) -> Any:
     return content
 
 
+def _from_12(content: Any) -> Any:
+    """Convert version 12: no alarm columns."""
+    fields = content.values if isinstance(content, RecordForm) else content
+    if isinstance(fields, dict):
+        if isinstance(fields.get("arguments"), dict):
+            fields["arguments"].setdefault("alarms", None)
+        else:  # a checkpoint or a snapshot, which contains a recognizer
+            for value in fields.values():
+                _from_12(value)
+    return content
+
+
 def _component(shape: RecordForm) -> RecordForm:
     return RecordForm("Component", {"shape": shape, "share": 1.0})
 
 
-STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11}
+STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11, 12: _from_12}
 """Functions by the version that they convert. Version 11 has another file format than version 10."""
 LATER: dict[int, Callable[[str, Any], bool]] = {
     11: lambda path, form: (
