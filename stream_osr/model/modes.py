@@ -106,19 +106,21 @@ def find_modes(
     if features is not None:
         starts.append(np.linalg.cholesky(features @ features.T + 1e-9 * np.eye(len(features))))
     tasks = list(zip(starts, rng.spawn(len(starts)), strict=True))
-    cells = [cell for pair in each(lambda task: _cells(rows, members, *task), tasks, n_jobs) for cell in pair]
+    clusters = [cell for pair in each(lambda task: _cells(rows, members, *task), tasks, n_jobs) for cell in pair]
     out, count = np.zeros(len(group), np.int64), 0
-    found = each(lambda own: _partition(rows[own], [cell[own] for cell in cells], priors, effective), members, n_jobs)
+    found = each(
+        lambda own: _partition(rows[own], [cell[own] for cell in clusters], priors, effective), members, n_jobs
+    )
     for own, mode in zip(members, found, strict=True):
         out[own] = count + mode
         count += int(mode.max()) + 1
     return out
 
 
-def _partition(rows: Array, cells: list[Array], priors: Sequence[Sequence[Prior]], effective: float) -> Array:
+def _partition(rows: Array, clusters: list[Array], priors: Sequence[Sequence[Prior]], effective: float) -> Array:
     """Find the best partition of a class that merges cells, shape (n,)."""
     best, found = 0.0, np.zeros(len(rows), np.int64)
-    whole, *parts = [_moments_of(homogeneous(rows), cell) for cell in (found, *cells)]
+    whole, *parts = [_moments_of(homogeneous(rows), cell) for cell in (found, *clusters)]
     for scales in priors:
         undivided = max(_merged(whole, prior, effective)[1] for prior in scales)
         for prior in scales:
@@ -212,15 +214,15 @@ def _cells_of(rows: Array, k: int, rng: np.random.Generator, rough: bool) -> Arr
     return np.asarray(np.unique(cell, return_inverse=True)[1])
 
 
-def _merged(cells: _Moments, prior: Prior, effective: float) -> tuple[Array, float]:
+def _merged(clusters: _Moments, prior: Prior, effective: float) -> tuple[Array, float]:
     """Merge the cells of a class while the probability of the partition grows. Small cells merge in any case.
 
     Returns
     -------
     Number of the merged cell of each cell, shape (K,), and the log probability of rows and partition.
     """
-    count, nobody, least = len(cells.size), of_nobody(prior), max(LEAST_IN_CELL, LEAST_IN_MODE * prior.n_features)
-    parts = _weighed(cells, nobody, effective)
+    count, nobody, least = len(clusters.size), of_nobody(prior), max(LEAST_IN_CELL, LEAST_IN_MODE * prior.n_features)
+    parts = _weighed(clusters, nobody, effective)
     score, gain = log_marginals(parts, prior, CONJUGATE) + _seats(parts.size), np.full((count, count), -np.inf)
 
     def gains(a: int, others: Array) -> Array:
@@ -230,7 +232,7 @@ def _merged(cells: _Moments, prior: Prior, effective: float) -> tuple[Array, flo
 
     for a in range(count - 1):
         gain[a, a + 1 :] = gains(a, np.arange(a + 1, count))
-    home, there, size = np.arange(count), np.ones(count, bool), cells.size.copy()
+    home, there, size = np.arange(count), np.ones(count, bool), clusters.size.copy()
     while there.sum() > 1:
         small = there & (size < least)
         allowed = gain if gain.max() > 0.0 else np.where(small[:, None] | small, gain, -np.inf)
@@ -253,11 +255,11 @@ def _seats(size: Array) -> Array:
     return np.asarray(math.log(ALONE) + gammaln(size))
 
 
-def _weighed(cells: _Moments, nobody: Array, effective: float) -> Statistics:
+def _weighed(clusters: _Moments, nobody: Array, effective: float) -> Statistics:
     """Count each instance as ``effective`` independent ones, at least 2 in each cell."""
-    size = np.minimum(cells.size, np.maximum(2, np.rint(effective * cells.size))).astype(np.int64)
-    share = (size / cells.size)[:, None, None]
-    return Statistics(size, nobody + share * cells.products, np.zeros((len(size), 0)))
+    size = np.minimum(clusters.size, np.maximum(2, np.rint(effective * clusters.size))).astype(np.int64)
+    share = (size / clusters.size)[:, None, None]
+    return Statistics(size, nobody + share * clusters.products, np.zeros((len(size), 0)))
 
 
 def separate_groups(known: Known, j: int) -> tuple[float, ...]:
