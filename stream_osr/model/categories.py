@@ -24,7 +24,7 @@ from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
 
 EXCLUSIVE = 1e-200
-"""Concentration of a category of which a subclass excludes every value that none of its instances has.
+"""Concentration of a category of which a subclass excludes every value that no instance of the subclass has.
 
 The log probability of such a value is below -460.
 """

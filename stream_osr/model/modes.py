@@ -192,7 +192,7 @@ def _cells(rows: Array, members: list[Array], start: Array, rng: np.random.Gener
 
 
 def _number_of_cells(rows: Array) -> int:
-    """Return the number of cells of a class: at most the number of its distinct instances."""
+    """Return the number of cells of a class: at most one for each distinct instance."""
     least = max(LEAST_IN_CELL, LEAST_FOR_DIMENSION * rows.shape[1])
     k = int(np.clip(len(rows) / least, 1, MOST_CELLS))
     return min(k, len(np.unique(rows.round(DIGITS), axis=0)))

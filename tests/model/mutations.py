@@ -26,7 +26,9 @@ COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
 STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
     "coordinates.py": ("model/test_filling",),
-    "model/background_components.py": ("broad", "categories_together"),
+    "dependent.py": ("model/test_runs",),
+    "members.py": ("test_alarms",),
+    "model/background_components.py": ("broad", "categories_together", "truths"),
     "model/gaussian.py": ("gaussian", "dishes", "known"),
     "model/imputation.py": ("model/test_filling",),
     "model/modes.py": ("model/test_modes",),
