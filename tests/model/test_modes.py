@@ -42,7 +42,7 @@ def test_a_gaussian_is_one_mode(d: int) -> None:
 
 
 def test_the_outliers_of_a_class_are_no_mode() -> None:
-    """A mode has more instances than dimensions."""
+    """A mode has at least as many instances as dimensions."""
     rows = np.vstack([two_modes(d=20, n=200), 40.0 * np.random.default_rng(0).normal(size=(12, 20))])
     assert np.bincount(found(rows)).min() > 20
     assert len(np.unique(found(rows)[:200])) == 2
