@@ -38,23 +38,22 @@ class EnsembleMember(NamedTuple):
     Attributes
     ----------
     drawn
-        Whether the hyperparameters are drawn. Otherwise they are coarse.
+        Whether the hyperparameters are drawn, and the base measure has the spread of the modes of the classes.
+        Otherwise they are coarse, without the spread: it would narrow the prior of a mean as well, and the fixed
+        ``beta`` cannot widen it again.
     placed
         Whether a Student-t places new subclasses.
-    along_modes
-        Whether the base measure has the spread of the modes of the classes.
     """
 
     drawn: bool
     placed: bool
-    along_modes: bool = True
 
 
 DRAWN = (EnsembleMember(drawn=True, placed=False),)
 MIXED = (
     EnsembleMember(drawn=False, placed=False),
-    EnsembleMember(drawn=True, placed=True, along_modes=False),
-    EnsembleMember(drawn=True, placed=False, along_modes=False),
+    EnsembleMember(drawn=True, placed=True),
+    EnsembleMember(drawn=True, placed=False),
     EnsembleMember(drawn=True, placed=True),
 )
 """Kinds of models of successive chains. Subclasses come from the first, which has smaller and purer ones.
@@ -114,7 +113,7 @@ def base_measure(
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
     drawn = member.drawn and None in (p.nu, p.scale, beta)
     grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
-    nu, own = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu, spread if member.along_modes else None
+    nu, own = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu, spread if member.drawn else None
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta, spread=own)
     if columns:

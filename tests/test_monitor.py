@@ -175,6 +175,26 @@ def test_a_classifier_of_river_may_stay_as_it_is() -> None:
         quick(classifier, "probabilities")
 
 
+def test_a_classifier_of_river_decides_a_table_with_an_embedding() -> None:
+    import pandas as pd
+    from river import naive_bayes
+
+    X, y = blobs()
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    monitor = quick(naive_bayes.GaussianNB(), lambda x: np.array([x["a"] / 10.0, x["b"]]), learn=True).fit(frame, y)
+    assert monitor.recognizer.trained.names == (0, 1)
+    keys = [f"k{n}" for n in range(64)]
+    assert [(d.key, d.label) for d in monitor.decide(frame[:64], key=keys)] == list(
+        zip(keys, y[:64].tolist(), strict=True)
+    )
+
+
+def test_rows_that_are_new_to_the_estimator_need_no_folds() -> None:
+    monitor = quick(logistic(), folds=0).fit(*blobs(seed=3))
+    assert {d.label for d in monitor.decide(new())} == {"unknown"}
+    assert monitor.expected_recall.recall > 0.97
+
+
 # What goes wrong
 
 
@@ -211,6 +231,8 @@ def test_arguments_are_checked() -> None:
         OpenSetMonitor(logistic()).predict(X)
     with pytest.raises(InvalidInstance, match="'odd' has one row"):
         OpenSetMonitor(logistic()).fit(np.concatenate([X, X[:1]]), [*y, "odd"])
+    with pytest.raises(InvalidInstance, match="y has the classes"):
+        OpenSetMonitor(logistic(), "probabilities").fit(X, np.where(y == "left", "up", "down"))
 
 
 def test_skipped_rows_have_no_decision_and_the_others_their_own() -> None:
