@@ -14,7 +14,15 @@ from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishe
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, ClassFields, Known, densities, leave_one_out
 from stream_osr.model.missing import nothing_missing
-from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
+from stream_osr.model.moves.hyperparameters import (
+    ALPHA,
+    GAMMA,
+    Grid,
+    draw_concentrations,
+    draw_prior,
+    resample_alpha,
+    resample_gamma,
+)
 from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import Prior, homogeneous, numbers_of
@@ -152,7 +160,8 @@ def train(
     location
         Density of the first instance of a new subclass.
     moves
-        Whether the instances move. Otherwise each stays in its initial subclass, and the base measure is drawn once.
+        Whether the instances move. Otherwise each stays in its initial subclass, the base measure is drawn once, and
+        the sweeps draw alpha0 and gamma alone.
     progress
         Function called with the number of each finished sweep.
     """
@@ -163,7 +172,11 @@ def train(
     log_new = log_new_densities(seating.guests.rows, prior, location)
     if not moves:
         prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=True)
-    for number in range(sweeps if moves else 0):
+    for number in range(sweeps):
+        if not moves:
+            resample_alpha(rng, seating.franchise, ALPHA, False)
+            resample_gamma(rng, seating.franchise, GAMMA)
+            continue
         if grid is not None or len(prior.first):
             settled = number >= SETTLED * sweeps
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gammaln
 
 from stream_osr.model import franchise, whitening
 from stream_osr.model import training as library
@@ -89,6 +90,24 @@ def test_progress_is_reported_and_a_class_of_one_has_finite_ranks():
     training = library.train(rows, group, space, make_base(2)[0], rng, sweeps=3, progress=done.append)
     assert done == [1, 2, 3]
     assert np.isfinite(library.summarize(training, 0.01)[0].ranks).all()
+
+
+def test_concentrations_are_drawn_although_no_instance_moves():
+    rows, group = labelled(sizes=(30, 20))
+    prior, space, drawn = make_base(2)[0], whitening.fit_whitening(rows, group), []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        training = library.train(rows, group, space, prior, rng, sweeps=10, moves=False)
+        np.testing.assert_array_equal(library.dish_of_guests(training.seating), group)
+        drawn.append([training.seating.franchise.alpha[0], training.seating.franchise.gamma[0]])
+    # one table for each of two classes, and one dish for each table
+    value = np.linspace(1e-3, 200.0, 400_000)
+    alpha = 9.0 * np.log(value) - value + 2.0 * np.log(value)
+    alpha += sum(gammaln(value) - gammaln(value + n) for n in (30, 20))
+    gamma = 99.0 * np.log(value) - value + 2.0 * np.log(value) + gammaln(value) - gammaln(value + 2.0)
+    for log_density, found in zip((alpha, gamma), np.array(drawn).T, strict=True):
+        weight = np.exp(log_density - log_density.max())
+        assert abs(found.mean() - weight @ value / weight.sum()) < 4.0 * found.std() / len(drawn) ** 0.5
 
 
 def summary_problem(epsilon):
