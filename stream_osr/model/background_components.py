@@ -166,21 +166,28 @@ def fit_background_components(
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     chosen = [divisions[-1] for divisions in candidates]
     for tried in least + FREEDOM_ABOVE:
-        left_out, divided = np.empty(len(rows)), list[_Sought]()
-        for divisions in candidates:
-            found = list[tuple[float, Array]]()
-            for sought in divisions:
-                each = student_t.log_t(sought.square, sought.log_determinant, d, tried) + sought.log_values
-                apart = each[:, 0] if each.shape[1] == 1 else np.logaddexp.reduce(each, axis=1)
-                own = np.logaddexp(log_own[sought.own], log_weight[sought.own] + apart)
-                found.append((float(own[np.isfinite(own)].sum()), own))
-            at = 0 if found[0][0] >= found[-1][0] - BETWEEN else -1
-            divided.append(divisions[at])
-            left_out[divisions[at].own] = found[at][1]
+        divided = [_choose(divisions, log_own, log_weight, d, tried) for divisions in candidates]
+        left_out = np.empty(len(rows))
+        for sought, own in divided:
+            left_out[sought.own] = own
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
-            best, freedom, log_density, chosen = score, float(tried), left_out, divided
+            best, freedom, log_density, chosen = score, float(tried), left_out, [sought for sought, _ in divided]
     return tuple(_components(sought, rows, freedom, prior) for sought in chosen), log_density
+
+
+def _choose(
+    divisions: list[_Sought], log_own: Array, log_weight: Array, d: int, freedom: float
+) -> tuple[_Sought, Array]:
+    """Choose a division of a class, and return it with the log density of each instance when left out, shape (m,)."""
+    found = list[tuple[float, Array]]()
+    for sought in divisions:
+        each = student_t.log_t(sought.square, sought.log_determinant, d, freedom) + sought.log_values
+        apart = each[:, 0] if each.shape[1] == 1 else np.logaddexp.reduce(each, axis=1)
+        own = np.logaddexp(log_own[sought.own], log_weight[sought.own] + apart)
+        found.append((float(own[np.isfinite(own)].sum()), own))
+    at = 0 if found[0][0] >= found[-1][0] - BETWEEN else -1
+    return divisions[at], found[at][1]
 
 
 def _components(sought: _Sought, rows: Array, freedom: float, prior: Prior) -> tuple[BackgroundComponent, ...]:
