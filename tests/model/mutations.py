@@ -27,7 +27,7 @@ STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
     "coordinates.py": ("model/test_filling",),
     "dependent.py": ("model/test_runs",),
-    "members.py": ("test_alarms", "test_ageing"),
+    "members.py": ("test_alarms", "model/test_modes"),
     "model/background_components.py": ("broad", "categories_together", "truths"),
     "model/gaussian.py": ("gaussian", "dishes", "known"),
     "model/imputation.py": ("model/test_filling",),

@@ -123,6 +123,14 @@ def test_the_place_between_the_modes_of_a_class_is_unknown(model: OpenSetRecogni
     assert np.mean(np.array(model.predict_many(known)) == "unknown") < 0.05
 
 
+def test_only_kinds_that_draw_the_precision_of_a_mean_have_the_spread_of_the_modes(model: OpenSetRecognizer) -> None:
+    """With a fixed precision, the prior of a mean would be narrow as well, and the model would age."""
+    model.freeze()
+    coarse, *drawn = [draw.prior.spread for draw in model.trained.draws]
+    assert coarse.min() == 1.0
+    assert [spread.min() < 0.5 for spread in drawn] == [True] * len(drawn)
+
+
 def test_the_report_names_classes_with_separate_modes(model: OpenSetRecognizer) -> None:
     report = model.freeze()
     assert set(report.separate_groups) == {"c0", "c1", "c2"}
