@@ -392,7 +392,7 @@ def effective_share(pairs: Pairs, process: Process) -> float:
 
 
 def rank_share(order: ArrivalOrder | None) -> float:
-    """Return the number of independent density ranks with the information of one rank, 1 if neighbours are independent.
+    """Return the number of independent density ranks with the information of one, 1 if neighbours are independent.
 
     It is ``(1 - c) / (1 + c)`` with the mean correlation c of neighbours in training, as for a first-order process. A
     rank depends on the distance from the mean alone. Its correlation ends sooner than that of the location

@@ -87,7 +87,7 @@ def moving(*levels: float, seed: int = 3, n: int = 1000) -> list[detection.Alarm
     ],
     ids=["stays", "as far again", "back and away", "not back", "other side", "back"],
 )
-def test_a_change_is_told_again_when_the_class_has_come_back_or_moved_as_far_again(levels, reported):
+def test_a_change_is_reported_again_when_the_class_has_come_back_or_moved_as_far_again(levels, reported):
     for seed in range(5):
         alarms = moving(*levels, seed=seed)
         assert [round(alarm.since / 1000) for alarm in alarms] == reported
@@ -255,7 +255,7 @@ def test_a_class_that_narrows_is_announced_as_denser(settled):
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_a_class_that_wanders_as_in_training_is_told_once_and_again_when_it_moves(moves):
+def test_a_class_that_wanders_as_in_training_is_reported_once_and_again_when_it_moves(moves):
     """Classes come in runs of 16, each near its instance before."""
     rng, place, rows = np.random.default_rng(2), np.zeros((2, 2)), []
     for i in range(4600):
