@@ -198,8 +198,8 @@ class ModelOptions(Group):
         emerging subclass that has enough instances. ``None``: batch and window together have 256 instances, and the
         window has at least ``decision_delay``.
     drift_interval
-        Mean number of instances of a class between two false drift alarms (``ClassDrifted``), at least 1000. Lower it
-        to detect drift earlier. ``None``: drift is not monitored.
+        Mean number of independent instances of a class between two false drift alarms (``ClassDrifted``), at least
+        1000. Lower it to detect drift earlier. ``None``: drift is not monitored.
     freezing
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: an unlabelled instance before
         ``freeze`` is an error.

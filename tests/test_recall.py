@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_osr.trust import recall as trust
+from stream_osr.trust.references import References
 from tests.tiers import examples
 
 MANY = np.full(3, 10_000)
@@ -115,6 +116,17 @@ def test_calling_the_same_references_again_makes_no_interval_narrower() -> None:
     assert widths[1] == pytest.approx(widths[0], rel=0.01)
     assert widths[2] < 0.5 * widths[1]
     assert widths[2] > 2 * trust.Z * trust.WIDEST
+
+
+def test_references_of_dependent_instances_are_as_many_as_are_independent() -> None:
+    group = np.repeat([0, 1], [50, 6])
+    references = References(np.zeros((56, 1)), group, (np.zeros((56, 2)),))
+    np.testing.assert_array_equal(references.distinct(2), [50, 6])
+    few = references._replace(effective=8.0).distinct(2)
+    np.testing.assert_array_equal(few, [8, 6])
+    low = trust.call(trust.no_results(2), np.repeat([0, 1], 100), np.zeros(200, int), np.array([1.0, 0.0]), 0)
+    for distinct, dropped in ((references.distinct(2), True), (few, False)):
+        assert trust.has_dropped(low, trust.expect(low, distinct), (0.7, 0.9), distinct) == dropped
 
 
 def test_references_right_all_along_still_leave_an_interval() -> None:

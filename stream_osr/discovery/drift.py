@@ -5,7 +5,12 @@
 A detector uses the density rank: the share of the class's training instances that are at most as dense as an
 instance. The rank is uniform on [0, 1] for a stable class. It falls when the class moves or widens, and rises when it
 narrows. Unlike a log density, it limits the weight of a far instance. Means of ``BLOCK`` ranks go to a two-sided
-Page-Hinkley test for each class.
+Page-Hinkley test for each class. If neighbours were dependent in training, a block counts as its number of
+independent instances.
+
+Each change is reported once. After a report, a detector stays at the reported rank. It reports again when the class
+has moved as far again, or has come back and moved again. It has come back when its rank is less than half as far from
+the training mean as the reported one. The way back itself is not reported.
 
 With accepted instances alone, a detector would never see its class leave. With all instances whose nearest class it
 is, every new class nearby would look like drift. Therefore unknown instances count for their nearest class only if
@@ -37,8 +42,10 @@ BLOCK = 8
 TOLERANCE = 0.05
 """Deviation of a mean rank that is never drift, since the frozen classes are estimates."""
 PRIOR_BLOCKS = 8
-"""Number of blocks that a detector begins with. Their mean is 1/2 as in training or, after an alarm, the recent
+"""Number of blocks that a detector begins with. Their mean is 1/2 as in training or, after a report, the reported
 rank."""
+LEAST_MOVED = 20
+"""Least number of independent instances of a class since a change that is reported."""
 LATELY = 8.0
 """Number of instances of a class after which one has half the weight in the recent mean."""
 MOST_OWED = 16.0
@@ -57,7 +64,8 @@ class Drift(NamedTuple):
     Attributes
     ----------
     detectors
-        Page-Hinkley test of each class: number of values, their mean, the two sums and their extremes, shape (J, 6).
+        Page-Hinkley test of each class: number of independent blocks, their mean rank, the two sums and their
+        extremes, shape (J, 6).
     pending
         Number and sum of the ranks of the unfinished block, shape (J, 2).
     arrived
@@ -68,7 +76,7 @@ class Drift(NamedTuple):
         Number of instances that each class is short of, shape (J,).
     usual
         Possible start of a change to sparser and to denser ranks, shape (J, 2, 3). The values are the position after
-        the latest block against it, the detector's number of values then, and their mean.
+        the latest block against it, the detector's number of blocks then, and their mean rank.
     lately
         Number of instances, sum of their ranks and of their whitened rows, shape (J, d + 2). They decay with the
         instances of the class.
@@ -121,6 +129,8 @@ def start_drift(n_classes: int, n_features: int) -> Drift:
 def threshold_for(interval: float) -> float:
     """Return the threshold, in summed ranks, for a given mean interval between false alarms of a stable class.
 
+    Sums and interval are those of independent instances.
+
     It uses Siegmund's approximation for a random walk with the variance 1/12 of a uniform rank and the drift
     ``TOLERANCE``, for both directions.
 
@@ -143,6 +153,7 @@ def follow(
     n_classes: int,
     interval: float,
     usual: Array | None = None,
+    independent: float = 1.0,
 ) -> tuple[Drift, list[Alarm]]:
     """Update the detectors with a batch.
 
@@ -167,15 +178,17 @@ def follow(
     usual
         Mask of instances in new subclasses that arrive at their usual rate, shape (b,). They replace no known class.
         ``None``: there are none.
+    independent
+        Number of independent instances with the information of one instance.
     """
     drift = _fit(drift, n_classes, first)
     explained = accepted if usual is None else accepted | usual
     batch = _DriftBatch(nearest, rank, accepted, explained, rows)
-    drift, announced = _follow(drift, batch, first, threshold_for(interval) / BLOCK)
+    drift, announced = _follow(drift, batch, first, threshold_for(interval) / BLOCK, independent)
     alarms = []
     in_order = announced[np.argsort(announced[:, 0], kind="stable")].tolist()
     for j, side, since, blocks, before, n, now, *row in in_order:
-        direction, size = (SPARSER, DENSER)[int(side)], BLOCK * int(n - blocks)
+        direction, size = (SPARSER, DENSER)[int(side)], BLOCK * round((n - blocks) / independent)
         alarms.append(Alarm(int(j), direction, int(since), size, before, now, np.array(row)))
     return drift, alarms
 
@@ -191,7 +204,9 @@ class _DriftBatch(NamedTuple):
 
 
 @kernel
-def _follow(drift: Drift, batch: _DriftBatch, first: int, threshold: float) -> tuple[Drift, Array]:
+def _follow(
+    drift: Drift, batch: _DriftBatch, first: int, threshold: float, independent: float
+) -> tuple[Drift, Array]:
     """Compute :func:`follow`, and list the alarms.
 
     Returns
@@ -221,20 +236,30 @@ def _follow(drift: Drift, batch: _DriftBatch, first: int, threshold: float) -> t
             continue
         mean = pending[j, 1] / BLOCK
         pending[j] = 0.0
-        _update(detectors[j], mean)
+        _update(detectors[j], mean, independent)
         blocks, level, increase, decrease, least, largest = detectors[j]
         for side in range(2):  # sparser, denser
             if (decrease >= largest) if side == 0 else (increase <= least):
                 usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, blocks, level
-        if max(increase - least, largest - decrease) > threshold:
-            side = 1 if increase - least > largest - decrease else 0
+        side = 1 if increase - least > largest - decrease else 0
+        if (
+            max(increase - least, largest - decrease) > threshold
+            and BLOCK * (blocks - usual[j, side, 1]) >= LEAST_MOVED
+        ):
             alarm = alarms[reported_from]
             alarm[0], alarm[1], alarm[2:5], alarm[5] = j, side, usual[j, side], blocks
             alarm[6:] = own[1:] / own[0]
-            reported_from += 1
-            _begin(detectors[j], alarm[6])
+            before, now = alarm[4] - 0.5, alarm[6] - 0.5
+            is_back = 2.0 * abs(now) < abs(before)
+            if not is_back and abs(now - before) >= abs(before):
+                reported_from += 1
+                _begin(detectors[j], alarm[6])
+            elif is_back:
+                _begin(detectors[j], alarm[6] if now * before > 0.0 else 0.5)
+            else:
+                _begin(detectors[j], alarm[4])
             for side in range(2):
-                usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, PRIOR_BLOCKS, alarm[6]
+                usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, PRIOR_BLOCKS, detectors[j, 1]
     return Drift(detectors, pending, drift.arrived, drift.seen, drift.owed, usual, lately), alarms[:reported_from]
 
 
@@ -290,13 +315,13 @@ def _begin(numbers: Array, level: float) -> None:
 
 
 @kernel
-def _update(numbers: Array, value: float) -> None:
-    """Update a detector with one value."""
+def _update(numbers: Array, value: float, weight: float) -> None:
+    """Update a detector with one value, which counts as ``weight`` values."""
     n, mean, increase, decrease, least, largest = numbers
-    n += 1.0
-    mean += (1.0 / n) * (value - mean)
-    off = value - mean
-    increase, decrease = increase + off - TOLERANCE, decrease + off + TOLERANCE
+    n += weight
+    mean += (weight / n) * (value - mean)
+    off, tolerance = weight * (value - mean), weight * TOLERANCE
+    increase, decrease = increase + off - tolerance, decrease + off + tolerance
     numbers[0], numbers[1], numbers[2], numbers[3] = n, mean, increase, decrease
     numbers[4], numbers[5] = min(least, increase), max(largest, decrease)
 

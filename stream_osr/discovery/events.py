@@ -536,14 +536,15 @@ class EventsSummed(Event):
 class ClassDrifted(Event):
     """The instances of a known class have become less usual for it, or more usual.
 
-    The event is emitted again when they change again.
+    Each change is one event. The event is emitted again when the class has moved as far again, or has come back and
+    moved again. The way back is no event.
 
     Attributes
     ----------
     label
         The known class.
     direction
-        ``"sparser"``: the class has moved or widened. ``"denser"``: it has narrowed, or returned.
+        ``"sparser"``: the class has moved or widened. ``"denser"``: it has narrowed.
     since
         Estimated position in the stream where the change began.
     size

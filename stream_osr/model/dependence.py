@@ -64,6 +64,8 @@ FARTHEST = 2000
 """Lag beyond which dependent instances share no information."""
 MOST_LOST = 0.75
 """Upper bound on the variance of a class's mean, in variances of the slowly varying part."""
+MOST_CORRELATED = 0.95
+"""Upper bound on the correlation of neighbours from which the share of independent ranks follows."""
 LEAST_NOISE = 0.03
 """Lower bound on the independent share of the variance."""
 RIDGE = 1e-6
@@ -387,6 +389,19 @@ def effective_share(pairs: Pairs, process: Process) -> float:
     rho = (slow * process.step ** lag[:, None]).mean(axis=1)
     partners = np.interp(np.log(lag), np.log(LAGS), np.minimum(pairs.number[1:] / max(pairs.number[0], 1.0), 1.0))
     return float(1.0 / (1.0 + 2.0 * (partners * rho).sum()))
+
+
+def rank_share(order: ArrivalOrder | None) -> float:
+    """Return the number of independent density ranks with the information of one, 1 if neighbours are independent.
+
+    It is ``(1 - c) / (1 + c)`` with the mean correlation c of neighbours in training, as for a first-order process. A
+    rank depends on the distance from the mean alone. Its correlation ends sooner than that of the location
+    (:func:`effective_share`).
+    """
+    if order is None or order.process is None:
+        return 1.0
+    c = min(max(correlation_of(order.pairs)[0], 0.0), MOST_CORRELATED)
+    return (1.0 - c) / (1.0 + c)
 
 
 PREDICTED = 0.6

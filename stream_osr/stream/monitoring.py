@@ -14,7 +14,13 @@ from stream_osr.discovery.histories import places_of
 from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
-from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
+from stream_osr.model.dependence import (
+    CORRELATED_STREAM,
+    LEAST_STREAM_PAIRS,
+    correlation_by_class,
+    correlation_of,
+    rank_share,
+)
 from stream_osr.model.prior import numbers_of
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
@@ -74,7 +80,8 @@ def follow_known(
         parts = nearest, rank, accepted, rows, given
         nearest, rank, accepted, rows, given = (np.delete(part, repeats, axis=0) for part in parts)
     batch = nearest, rank, accepted, rows
-    drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
+    share = rank_share(trained.order)
+    drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given, share)
     common_fields, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:
         summaries = alarm._asdict()

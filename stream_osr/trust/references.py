@@ -101,9 +101,12 @@ class References(NamedTuple):
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
     def distinct(self, n_classes: int) -> Array:
-        """Return the effective number of evenly drawn references for the mean of each class, shape (J,)."""
+        """Return the effective number of evenly drawn references for the mean of each class, shape (J,).
+
+        If neighbours are dependent, they inform about no more instances than are independent.
+        """
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
-        return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
+        return np.minimum(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny), self.effective or np.inf)
 
 
 def unseen_densities(

@@ -33,6 +33,8 @@ def feed(
     drift: detection.Drift | None = None,
     rows: np.ndarray | None = None,
     new: np.ndarray | None = None,
+    interval: float = INTERVAL,
+    independent: float = 1.0,
 ) -> tuple[detection.Drift, list[detection.Alarm]]:
     """Take in a stream, in batches of a size."""
     rows = np.zeros((len(rank), 1)) if rows is None else rows
@@ -41,7 +43,8 @@ def feed(
     for begin, end in pairwise([*range(0, len(rank), size), len(rank)]):
         part = slice(begin, end)
         batch = nearest[part], rank[part], accepted[part], rows[part]
-        drift, found = detection.follow(drift, *batch, begin, n_classes, INTERVAL, None if new is None else new[part])
+        settings = interval, None if new is None else new[part], independent
+        drift, found = detection.follow(drift, *batch, begin, n_classes, *settings)
         alarms += found
     return drift, alarms
 
@@ -66,11 +69,50 @@ def test_a_change_is_announced_soon_once_and_dated(level, soon, direction):
         assert alarm.rank_now == pytest.approx(level, abs=0.1)
 
 
-def test_the_way_back_is_another_change():
-    rng = np.random.default_rng(3)
-    there, back = rng.beta(1, 6, 1000), rng.random(1000)
-    _, alarms = known([rng.random(4000), np.concatenate([rng.random(2000), there, back])])
-    assert [(alarm.j, alarm.direction) for alarm in alarms] == [(1, "sparser"), (1, "denser")]
+def moving(*levels: float, seed: int = 3, n: int = 1000) -> list[detection.Alarm]:
+    """Alarms for a class alone, whose mean rank is at each of these levels for n instances."""
+    rng = np.random.default_rng(seed)
+    return known([np.concatenate([rng.beta(6 * level, 6 * (1 - level), n) for level in levels])])[1]
+
+
+@pytest.mark.parametrize(
+    ("levels", "reported"),
+    [
+        ((0.5, 0.15, 0.15, 0.15), [1]),
+        ((0.5, 0.35, 0.1, 0.1), [1, 2]),  # as far again
+        ((0.5, 0.15, 0.5, 0.15), [1, 3]),  # back, and away again
+        ((0.5, 0.15, 0.28, 0.15), [1]),  # not as far as back
+        ((0.5, 0.15, 0.85, 0.85), [1, 2]),  # as far on the other side
+        ((0.5, 0.15, 0.5, 0.5), [1]),
+    ],
+    ids=["stays", "as far again", "back and away", "not back", "other side", "back"],
+)
+def test_a_change_is_reported_again_when_the_class_has_come_back_or_moved_as_far_again(levels, reported):
+    for seed in range(5):
+        alarms = moving(*levels, seed=seed)
+        assert [round(alarm.since / 1000) for alarm in alarms] == reported
+        assert [alarm.direction for alarm in alarms] == [
+            "sparser" if levels[at] < 0.5 else "denser" for at in reported
+        ]
+
+
+def test_fewer_than_20_instances_are_no_change():
+    nearest = np.repeat([0, 1, 0], [200, 200, 24])
+    rank = np.where(np.arange(424) < 400, np.random.default_rng(3).random(424), 0.0)
+    for n, reported in ((19, []), (24, [24])):  # the interval is the shortest that is allowed
+        part = slice(0, 400 + n)
+        _, alarms = feed(rank[part], nearest[part], np.ones(400 + n, bool), interval=1e3)
+        assert [alarm.size for alarm in alarms] == reported
+
+
+def test_dependent_instances_count_as_those_that_are_independent():
+    rng = np.random.default_rng(5)
+    rank = np.repeat(np.concatenate([rng.random(2000), rng.beta(1, 6, 100)]), 10)  # each comes ten times
+    one_class = np.zeros(len(rank), int), np.ones(len(rank), bool)
+    assert len(feed(rank, *one_class, n_classes=1)[1]) > 5
+    (alarm,) = feed(rank, *one_class, n_classes=1, independent=0.1)[1]
+    assert abs(alarm.since - 20_000) < 200
+    assert 200 <= alarm.size < 1000
 
 
 def test_one_far_instance_and_outliers_at_a_steady_rate_are_no_change():
@@ -212,6 +254,25 @@ def test_a_class_that_narrows_is_announced_as_denser(settled):
     assert max(abs(shift) for shift in event.movement.shift.values()) < 0.4
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_class_that_wanders_as_in_training_is_reported_once_and_again_when_it_moves(moves):
+    """Classes come in runs of 16, each near its instance before."""
+    rng, place, rows = np.random.default_rng(2), np.zeros((2, 2)), []
+    for i in range(4600):
+        j = i // 16 % 2
+        place[j] = 0.9 * place[j] + 0.19**0.5 * rng.normal(size=2)
+        rows.append(
+            dict(zip("ab", (place[j] + [4.0 * (moves and i >= 3600 and not j), 12.0 * j]).tolist(), strict=True))
+        )
+    model = OpenSetRecognizer(**grouped(batch_size=64, chains=1, window=64, training_sweeps=5))
+    for i, x in enumerate(rows[:1600]):
+        model.learn_one(x, ("left", "right")[i // 16 % 2])
+    events = drifted(stream(model, rows[1600:]))
+    assert [e.label for e in events if e.seq < 2000] == ["left", "right"], "the spread within a run is narrow"
+    assert [(e.label, e.direction) for e in events if e.seq >= 2000] == [("left", "sparser")] * moves
+    assert all(event.size >= 100 for event in events)
+
+
 def test_without_an_interval_there_are_no_detectors():
     model = blobs(drift_interval=None)
     stream(model, mixed([*KNOWN.values()], 512, 1))
@@ -254,8 +315,9 @@ def test_detectors_take_in_a_batch_as_the_oracle_does(seed, n_classes, sizes, sh
         rank, rows = rng.random(size) ** (6 if shifted else 1), rng.normal(size=(size, 3))
         usual = None if rng.random() < 0.3 else rng.random(size) < 0.2
         batch = nearest, rank, accepted, rows
-        expected, alarms = oracle.follow(drift, *batch, first, 100.0, usual)
-        drift, found = detection.follow(drift, *batch, first, n_classes, 100.0, usual)
+        share = rng.choice([1.0, 0.3])
+        expected, alarms = oracle.follow(drift, *batch, first, 100.0, usual, share)
+        drift, found = detection.follow(drift, *batch, first, n_classes, 100.0, usual, share)
         for one, other in zip(drift, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
         for one, other in zip(found, alarms, strict=True):

@@ -18,6 +18,7 @@ def follow(
     first: int,
     interval: float,
     usual: np.ndarray | None = None,
+    independent: float = 1.0,
 ) -> tuple[fast.Drift, list[fast.Alarm]]:
     """Take in a batch, as :func:`stream_osr.discovery.drift.follow`; the classes are as many as before."""
     n_classes = len(drift.owed)
@@ -36,22 +37,27 @@ def follow(
         for at in range(begin + fast.BLOCK - int(waiting), end + 1, fast.BLOCK):
             mean = (total + sum(ranks[last:at])) / fast.BLOCK
             last, waiting, total = at, 0, 0.0
-            detectors[j] = numbers = _update(detectors[j], mean)
+            detectors[j] = numbers = _update(detectors[j], mean, independent)
             _, _, increase, decrease, least, largest = numbers
             for side, against in enumerate((decrease >= largest, increase <= least)):  # sparser, denser
                 if against:
                     usual[j][side] = [after[at - 1], *numbers[:2]]
-            if max(increase - least, largest - decrease) > threshold:
-                side = int(increase - least > largest - decrease)
-                since, blocks, before = usual[j][side]
+            side = int(increase - least > largest - decrease)
+            since, blocks, before = usual[j][side]
+            independents = fast.BLOCK * (numbers[0] - blocks)
+            if max(increase - least, largest - decrease) > threshold and independents >= fast.LEAST_MOVED:
                 age = np.arange(at - begin, -1, -1)
                 lately = 0.5 ** (age / fast.LATELY) @ np.vstack([drift.lately[j], values[begin:at]])
                 now, *row = (lately[1:] / lately[0]).tolist()
-                size = fast.BLOCK * int(numbers[0] - blocks)
-                alarms.append(
-                    fast.Alarm(j, (fast.SPARSER, fast.DENSER)[side], int(since), size, before, now, np.array(row))
-                )
-                detectors[j] = _begin(now)
+                off, was = now - 0.5, before - 0.5
+                back, begin_at = abs(off) < abs(was) / 2, before
+                if back:
+                    begin_at = now if off * was > 0 else 0.5
+                elif abs(off - was) >= abs(was):
+                    begin_at, size = now, fast.BLOCK * round(independents / fast.BLOCK / independent)
+                    direction = (fast.SPARSER, fast.DENSER)[side]
+                    alarms.append(fast.Alarm(j, direction, int(since), size, before, now, np.array(row)))
+                detectors[j] = _begin(begin_at)
                 usual[j] = [[after[at - 1], *detectors[j][:2]]] * 2
         pending[j] = [waiting + end - last, total + sum(ranks[last:end])]
     came = np.diff(begins)
@@ -90,11 +96,11 @@ def _begin(level: float) -> list[float]:
     return [fast.PRIOR_BLOCKS, level, 0.0, 0.0, 0.0, 0.0]
 
 
-def _update(numbers: list[float], value: float) -> list[float]:
-    """Let a detector go on from these numbers with one value."""
+def _update(numbers: list[float], value: float, weight: float) -> list[float]:
+    """Let a detector go on from these numbers with one value that counts as so many."""
     n, mean, increase, decrease, least, largest = numbers
-    n += 1.0
-    mean += (1.0 / n) * (value - mean)
-    off = value - mean
-    increase, decrease = increase + off - fast.TOLERANCE, decrease + off + fast.TOLERANCE
+    n += weight
+    mean += (weight / n) * (value - mean)
+    increase += weight * (value - mean - fast.TOLERANCE)
+    decrease += weight * (value - mean + fast.TOLERANCE)
     return [n, mean, increase, decrease, min(least, increase), max(largest, decrease)]
