@@ -1,6 +1,6 @@
 """Measure streams whose neighbouring instances resemble each other: real tables and made-up processes.
 
-    python -m benchmarks.order --json FILE [--kind real|made|all] [--cases NAME,...] [--seeds 0-4]
+    python -m benchmarks.order --json FILE [--kind real|made|all] [--cases NAME,...] [--seeds 0-4] [--baselines]
     python -m benchmarks.order --page docs/results/order.md BEFORE NOW
 
 The first appends a line of JSON to the file for each run. The library of another checkout is measured by this script
@@ -23,7 +23,8 @@ if not __package__:  # run by its path: the modules beside this file, the librar
     sys.path.pop(0)
     benchmarks.__path__.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.order import page, processes, tables
+from benchmarks.order import kinds, page, processes, tables
+from benchmarks.order.case import Case
 from benchmarks.order.running import commit, measure
 
 COLUMNS = {
@@ -35,8 +36,11 @@ COLUMNS = {
     "stand": "standing",
     "recall": "unknown_recall",
     "AUROC": "auroc",
+    "fr.A": "frozen_auroc",
     "F": "micro_f",
     "fr.F": "frozen_micro_f",
+    "cal.F": "calibrated_micro_f",
+    "for.F": "forest_micro_f",
     "live": "live",
     "off": "live_off",
     "prom": "promised",
@@ -63,13 +67,21 @@ def seeds_of(text: str) -> list[int]:
 
 def chosen(kind: str, cases: str) -> list[str]:
     """List names of cases: those that a pattern of `cases` fits, whole or in a part between slashes; empty: all."""
-    names = {"real": tables.NAMES, "made": processes.NAMES, "all": [*tables.NAMES, *processes.NAMES]}[kind]
+    made = [*processes.NAMES, *kinds.NAMES]
+    names = {"real": tables.NAMES, "made": made, "all": [*tables.NAMES, *made]}[kind]
     patterns = [each for each in cases.split(",") if each]
     return [
         name
         for name in names
         if not patterns or any(fnmatch(part, p) for p in patterns for part in (name, *name.split("/")))
     ]
+
+
+def case_of(name: str, seed: int) -> Case:
+    """Make the case of a name; a table does not depend on the seed."""
+    if name in tables.NAMES:
+        return tables.case(name)
+    return (kinds if name in kinds.NAMES else processes).case(name, seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=("real", "made", "all"), default="all", help="default: all")
     parser.add_argument("--cases", default="", help="names, parts of names or patterns (TEP, closed, */open/order)")
     parser.add_argument("--seeds", type=seeds_of, default="1", help="default: 1")
+    parser.add_argument("--baselines", action="store_true", help="add a forest and the calibrated frozen model")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
     parser.add_argument("--page", type=Path, help="page that the figures of the files are written into")
     parser.add_argument("files", type=Path, nargs="*", help="for the page: figures before and now, or only now")
@@ -96,15 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no case is named {given.cases}: --list prints the names")
     print(f"{'':28}seed {' '.join(f'{column:>6}' for column in COLUMNS)} not met", flush=True)
     for seed in given.seeds:
+        measured: dict[str, page.Record] = {}
         for name in names:
-            case = tables.case(name) if name in tables.NAMES else processes.case(name, seed)
-            record = {"case": name, "seed": seed, "commit": commit(), **measure(case, seed)}
+            figures = measure(case_of(name, seed), seed, given.baselines)
+            record = {"case": name, "seed": seed, "commit": commit(), **figures}
+            measured[name] = record
             if given.json is not None:
                 with given.json.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
             print(
-                f"{name:28}{seed:4} {' '.join(shown(record[field]) for field in COLUMNS.values())} "
-                + " ".join(page.unmet(record)),
+                f"{name:28}{seed:4} {' '.join(shown(record.get(field)) for field in COLUMNS.values())} "
+                + " ".join(page.unmet(record, measured.get(page.twin_of(name)))),
                 flush=True,
             )
     return 0

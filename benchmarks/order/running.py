@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import subprocess
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import stream_osr
 from benchmarks.order.case import Case
@@ -71,18 +71,29 @@ def names_column(event: Any, column: str) -> bool:
     return f'"{column}"' in json.dumps(event.as_dict(), default=str)
 
 
-def measure(case: Case, seed: int) -> Record:
-    """Train, freeze, predict the stream with the frozen model, then stream it; defaults but for the seed."""
-    names = [f"x{at:02}" for at in range(case.X.shape[1])]
-    training, stream = pd.DataFrame(case.X_train, columns=names), pd.DataFrame(case.X, columns=names)
+def covers(interval: tuple[float, float] | None, truth: float) -> bool:
+    """Say whether there is an interval that contains a figure."""
+    return interval is not None and interval[0] <= truth <= interval[1]
+
+
+def measure(case: Case, seed: int, baselines: bool = False) -> Record:
+    """Train, freeze, predict the stream with the frozen model, then stream it; defaults but for the seed.
+
+    The groups of the training instances are used if the library has an argument for them. With `baselines`, the
+    record contains the figures of :mod:`benchmarks.order.baselines`.
+    """
+    names, (training, stream) = case.names, case.frames
     known, n = np.unique(case.y_train), len(case.y)
     model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
     begin = time.perf_counter()
-    model.learn_many(training, case.y_train.tolist())
+    group = {}
+    if case.group is not None and "group" in inspect.signature(model.learn_many).parameters:
+        group["group"] = case.group.tolist()
+    model.learn_many(training, case.y_train.tolist(), **group)
     report = model.freeze()
     trained = time.perf_counter() - begin
     frozen = np.asarray(model.predict_many(stream), dtype=str)
-    frozen_novelty = np.asarray(model.predict_proba_many(stream))[:, -1]
+    probabilities = model.predict_proba_many(stream)
     begin, cpu = time.perf_counter(), time.process_time()
     for at in range(0, n, CHUNK):
         model.learn_many(stream[at : at + CHUNK])
@@ -94,8 +105,9 @@ def measure(case: Case, seed: int) -> Record:
     labels = np.array([decision.label for decision in decisions], dtype=str)
     novelty = np.array([decision.p_unknown for decision in decisions])
     live, last = model.expected_recall, np.arange(n) >= 0.8 * n
-    final = figures(case.y[last], labels[last], known)
+    decided, final = figures(case.y, labels, known), figures(case.y[last], labels[last], known)
     dropped = [event.seq for event in events if type(event).__name__ == "RecallDropped"]
+    moves = [event for event in events if type(event).__name__ == "FrameMoved"]
     announced, standing = announcements(events)
     digest = hashlib.sha256("\n".join(labels.tolist()).encode() + novelty.tobytes()).hexdigest()[:16]
     record: Record = {
@@ -104,20 +116,27 @@ def measure(case: Case, seed: int) -> Record:
         "known": len(known),
         "new": len(np.unique(case.y[case.new])),
         **{f"frozen_{name}": value for name, value in figures(case.y, frozen, known).items()},
-        "frozen_auroc": auroc(frozen_novelty, case.new),
+        "frozen_auroc": auroc(probabilities[UNKNOWN], case.new),
         "frozen_last_fifth": figures(case.y[last], frozen[last], known)["right"],
-        **figures(case.y, labels, known),
+        **decided,
         "auroc": auroc(novelty, case.new),
+        "last_four_fifths": figures(case.y[n // 5 :], labels[n // 5 :], known)["right"],
         "last_fifth": final["right"],
         "last_false_unknown": final["false_unknown"],
         "class_right": {own: float(np.mean(labels[case.y == own] == own)) for own in known if own in case.y},
         "announced": announced,
         "standing": standing,
+        "grouped": bool(group),
         "promised": report.known_recall,
+        "promised_covers": covers(report.recall_interval, decided["right"]),
         "live": None if live is None else live.recall,
         "live_low": None if live is None else live.low,
         "live_high": None if live is None else live.high,
         "live_off": None if live is None else abs(live.recall - final["right"]),
+        "live_covers": live is not None and covers((live.low, live.high), final["right"]),
+        "moved_expected": [names[at] for at in case.moved],
+        "moved_named": sorted({column for event in moves for column in event.columns}),
+        "moved_seq": moves[0].seq if moves else None,
         "recall_dropped": dropped[0] if dropped else None,
         "events": dict(Counter(type(event).__name__ for event in events)),
         "digest": digest,
@@ -125,6 +144,15 @@ def measure(case: Case, seed: int) -> Record:
         "stream_seconds": streamed,
         "stream_processor": cpu,
     }
+    if baselines:
+        from benchmarks.order.baselines import calibrated, forest
+
+        beside = {
+            "forest": forest(training, case.y_train, stream, UNKNOWN, seed),
+            "calibrated": calibrated(training, case.y_train, probabilities, UNKNOWN, seed),
+        }
+        for method, own in beside.items():
+            record |= {f"{method}_{name}": value for name, value in figures(case.y, own, known).items()}
     if case.fault is not None:
         since = np.arange(n) >= case.fault
         record["fault"] = case.fault
