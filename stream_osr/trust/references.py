@@ -265,8 +265,8 @@ def _blocks(group: Array, order: Array) -> Array:
 def _units_apart(group: Array, units: Array, otherwise: Array) -> Array:
     """Put whole units (persons, devices, days) into at most :data:`FOLDS` folds of similar size.
 
-    A class must keep instances without the fold. If one fold has all units of a class, the class has folds of its
-    own, one for each unit. The instances of a class with one unit are in the folds ``otherwise``.
+    A class must keep instances without the fold. If one fold has all units of a class, the class has separate folds,
+    one for each unit. The instances of a class with one unit are in the folds ``otherwise``.
     """
     size = np.bincount(units)
     of_unit = np.arange(len(size))
