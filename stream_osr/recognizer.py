@@ -163,7 +163,13 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     # Learning.
 
     def learn_one(
-        self, x: Mapping[Any, Any], y: Label | None = None, *, t: float | None = None, key: Any = None
+        self,
+        x: Mapping[Any, Any],
+        y: Label | None = None,
+        *,
+        t: float | None = None,
+        key: Any = None,
+        group: str | float | None = None,
     ) -> None:
         """Add one instance: a labelled one trains, an unlabelled one waits for the next micro-batch.
 
@@ -178,6 +184,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         key
             Identifier that the decision returns, and by which a late label finds the instance. It can be any hashable
             value. Only text, numbers, and tuples of them can be saved.
+        group
+            Person, device, day or the like that a training instance comes from. The expected recall is then that for
+            a new group (:class:`stream_osr.trust.recall.RecallByGroup`). After training it has no effect.
 
         Raises
         ------
@@ -211,12 +220,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                     else:
                         self.value = all_met(self.value)
                     return
-            self._learn(intake.read(state, x, y, t, key))
+            self._learn(intake.read(state, x, y, t, key, group=group))
         finally:
             WRITERS.pop(id(self), None)
 
     @one_writer
-    def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None, group: Any = None) -> None:
         """Add the rows of a data frame (pandas, polars, pyarrow), a numpy array, or a list of dicts.
 
         If a row causes an error, the call adds none. After training, the method reads unlabelled rows of finite
@@ -230,9 +239,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         ----------
         X
             Data with one column for each feature. The columns of an array are named 0 to p - 1.
-        y, t, key
-            Label, time and key of each row (series, arrays or lists), or ``None``. A row whose label is None or NaN
-            is unlabelled. With an iterator, they are the names of columns of the frames.
+        y, t, key, group
+            Label, time, key and group (:meth:`learn_one`) of each row (series, arrays or lists), or ``None``. A row
+            whose label is None or NaN is unlabelled. With an iterator, they are the names of columns of the frames.
 
         Examples
         --------
@@ -244,13 +253,13 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         ['low', 'low', 'high', 'high']
         """
         if isinstance(X, Iterator):
-            for number, frame, columns in intake.frames_of(X, y=y, t=t, key=key):
+            for number, frame, columns in intake.frames_of(X, y=y, t=t, key=key, group=group):
                 with intake.in_frame(number):
                     self._learn_frame(frame, *columns)
         else:
-            self._learn_frame(X, y, t, key)
+            self._learn_frame(X, y, t, key, group)
 
-    def _learn_frame(self, X: Any, y: Any, t: Any, key: Any) -> None:
+    def _learn_frame(self, X: Any, y: Any, t: Any, key: Any, group: Any) -> None:
         state = self.value
         if y is None and state.training is None and state.trained is not None:
             matrix = frame_matrix(X, state.trained.features)
@@ -265,8 +274,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                         ignored = dict.fromkeys(name for name in names if name not in lists)
                         self.note_ignored(state.trained.features.unexpected(ignored))
                 return
-        instances = intake.read_frame(state, X, y, t, key)
+        instances = intake.read_frame(state, X, y, t, key, group)
         with self._all_or_nothing():
+            if self.value.training is not None and isinstance(name := getattr(group, "name", None), str):
+                self.value.training.group_name = name
             for instance in instances:
                 self._learn(instance)
 
@@ -321,10 +332,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             raise
 
     def _learn(self, instance: CheckedInstance) -> None:
-        features, row, label, t, key, x = instance
+        features, row, label, t, key, x, group = instance
         state = self.value
         if row is not None and label is not None and state.training is not None:
-            state, due = training.learn(state, features, row.values, label, x)
+            state, due = training.learn(state, features, row.values, label, x, group)
             self._go_on(*(close(state) if due else (state, BatchOutput())))
         elif row is not None:
             if state.training is not None:

@@ -35,9 +35,9 @@ class _OpenSetEstimator(BaseEstimator, Arguments):
     n_features_in_: int
     recognizer_: OpenSetRecognizer
 
-    def _fit(self, rows: Any, labels: list[Label]) -> Self:
+    def _fit(self, rows: Any, labels: list[Label], groups: Any = None) -> Self:
         recognizer = self._fresh(labels)
-        recognizer.learn_many(rows, labels)
+        recognizer.learn_many(rows, labels, group=groups)
         recognizer.freeze()
         self.recognizer_ = recognizer
         return self
@@ -190,7 +190,7 @@ class OpenSetClassifier(ClassifierMixin, _OpenSetEstimator):
     1
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train the known classes. Everything learnt before is forgotten.
 
         Parameters
@@ -199,8 +199,11 @@ class OpenSetClassifier(ClassifierMixin, _OpenSetEstimator):
             Array or data frame of shape (n, p).
         y
             Labels of shape (n,): text, integers or booleans.
+        groups
+            Group (person, device, day) of each row, shape (n,), as the ``group`` of
+            :meth:`stream_osr.OpenSetRecognizer.learn_one`.
         """
-        return self._fit(*self._read_labelled(X, y, reset=True))
+        return self._fit(*self._read_labelled(X, y, reset=True), groups)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn labelled rows: more training data or, after training, late evidence beside the stream.

@@ -115,3 +115,25 @@ def _check_depth(key: tuple[Any, ...]) -> None:
         if not level:
             return
     raise InvalidInstance(f"key is a tuple of more than {MOST_LEVELS} levels of tuples. Give a flat one, or text")
+
+
+def group_of(group: object) -> str | float | None:
+    """Check the group of a training instance: the person, device or day. ``None``: it is missing.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is neither text nor a number, or exceeds the limits.
+
+    Examples
+    --------
+    >>> group_of("anna"), group_of(np.int64(3)), group_of(float("nan"))
+    ('anna', 3, None)
+    """
+    if is_missing(group):
+        return None
+    value = group.item() if isinstance(group, np.generic) else group
+    if not isinstance(value, str | int | float):
+        raise InvalidInstance(f"group is {typed(group)}: expected text or a number (of a date: its isoformat())")
+    check_key(value)
+    return value

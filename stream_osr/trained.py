@@ -34,7 +34,13 @@ from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range,
 from stream_osr.model.whitening import Whitening, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
-from stream_osr.training_report import TrainingReport, report_binary_features, report_groups, report_plan
+from stream_osr.training_report import (
+    TrainingReport,
+    report_binary_features,
+    report_groups,
+    report_plan,
+    report_units,
+)
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
@@ -257,6 +263,7 @@ def train_model(
     parameters: Parameters,
     *,
     order: np.ndarray | None = None,
+    units: np.ndarray | None = None,
     sweeps: int | None = None,
     draws: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -277,6 +284,8 @@ def train_model(
         Hyperparameters and seed.
     order
         Position of each row in the order of arrival, shape (n,). ``None``: the order carries no information.
+    units
+        Number of the person, device or day of each row, shape (n,). ``None``: not known.
     sweeps
         Number of training sweeps. It overrides ``parameters.training_sweeps``.
     draws
@@ -342,8 +351,9 @@ def train_model(
                 trainings[:2] = reversed(trainings[:2])
             return summarized(trainings, p)
 
-        def unseen(ensemble: Ensemble, *blocks: Any) -> list[np.ndarray]:
-            return unseen_densities(X, group, p, whitening, ensemble.trainings, ensemble.left_out, plan, *blocks)
+        def unseen(ensemble: Ensemble, *blocks: Any, **apart: Any) -> list[np.ndarray]:
+            models = ensemble.trainings, ensemble.left_out
+            return unseen_densities(X, group, p, whitening, *models, plan, *blocks, **{"units": units, **apart})
 
         ensemble = fit_all()
         draws_of, log_density = ensemble.draws, ensemble.left_out
@@ -354,16 +364,24 @@ def train_model(
                 log_density = unseen(ensemble)
             else:
                 ensemble, whole = without_runs(ensemble, fit_all(moves=False), group, order, unseen)
-                among_neighbours = promise(unseen(ensemble), group).recall
+                if units is None:
+                    among_neighbours = promise(unseen(ensemble), group).recall
                 judged = judge_in_order(found_order, group, order, ensemble, whole, unseen, p)
                 found_order, draws_of, log_density, gain, effective, tempered = judged
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
+            blocks = () if gain is None else (order, effective if tempered else 1.0)
+            within = log_density if units is None else unseen(ensemble, *blocks, within=True)
             if gain is None:  # a block of arrival without its neighbours may look like another class
-                wrong = mislabelled(log_density, group)
-            rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, None if gain is None else order)
+                wrong = mislabelled(within, group)
+            blocks_order = None if gain is None else order
+            rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, blocks_order, units)
             references = choose_references(rows_unseen, group, log_density, p, wrong, gain, effective, tempered)
         whitening = ensemble.trainings[0].whitening
-        promised = promise([found[~wrong] for found in log_density], group[~wrong])
+        right, apart = group[~wrong], None if units is None or draws is not None else units[~wrong]
+        promised, by_group = promise([found[~wrong] for found in log_density], right, apart), None
+        if apart is not None:
+            same = promise([found[~wrong] for found in within], right).recall
+            by_group = report_units(apart, right, labels, same)
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
@@ -382,8 +400,9 @@ def train_model(
         dimensions=whitening.forward.shape[1],
         **report_plan(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
         **report_binary_features(binary_features, features.names),
-        correlation=None if among_neighbours is None or found_order is None else correlation_of(found_order.pairs)[0],
+        correlation=correlation_of(found_order.pairs)[0] if found_order is not None and found_order.process else None,
         recall_among_neighbours=among_neighbours,
+        by_group=by_group,
         bent_features=tuple(features.names[at] for at in whitening.yeo_johnson.columns.tolist()),
     )
     categories = [features.kinds.values[features.names[at]] for at in whitening.columns.tolist()]

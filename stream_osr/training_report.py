@@ -16,7 +16,7 @@ from stream_osr.model.modes import separate_groups
 from stream_osr.model.subspace import Plan
 from stream_osr.printable_text import brief, counted, listed
 from stream_osr.reading import MISSING_NUMBERS, comma_text
-from stream_osr.trust.recall import ENOUGH, instances_that_would_do
+from stream_osr.trust.recall import ENOUGH, RecallByGroup, instances_that_would_do
 
 MOSTLY = 0.5
 """Share of missing numeric values above which the training report mentions zeros."""
@@ -102,6 +102,9 @@ class TrainingReport:
     separate_groups
         Classes with separate modes: the share of each group of subclasses that lies apart from the others
         (:func:`stream_osr.model.modes.separate_groups`).
+    by_group
+        Expected recall by the groups of the instances (persons, devices, days). ``known_recall`` is then that for a
+        new group, and ``recall_interval`` is computed over groups. ``None``: the instances have no groups.
     """
 
     instances: dict[Label, int]
@@ -134,6 +137,7 @@ class TrainingReport:
     remarks: tuple[str, ...] = ()
     subclass_shares: dict[Label, tuple[float, ...]] = field(default_factory=dict)
     separate_groups: dict[Label, tuple[float, ...]] = field(default_factory=dict)
+    by_group: RecallByGroup | None = None
 
     def __str__(self) -> str:
         return "\n".join([*self._expectation(), *self._preparation(), *self._classes(), *self._understood()])
@@ -148,18 +152,32 @@ class TrainingReport:
             f"{counted(len(self.instances), 'class', 'classes')}, {'estimated' if wide else 'expected'} recall of "
             f"known classes in a stream {self.known_recall:.3f}{interval}"
         ]
-        if wide:
+        if self.by_group is not None:
+            lines += self._groups(self.by_group, f"{self.known_recall:.3f}{interval}", wide=wide)
+        elif wide:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
         if self.correlation is not None:
-            lines.append(
-                f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
-                f"is that in blocks of arrival, and among neighbours {self.recall_among_neighbours or 0.0:.3f}"
-            )
+            line = f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f})"
+            if self.by_group is None:
+                among = f"{self.recall_among_neighbours or 0.0:.3f}"
+                line += f": the recall is that in blocks of arrival, and among neighbours {among}"
+            lines.append(line)
         if not self.references:
             return [*lines, "no reference instances were kept: nothing guards the known classes"]
         are = "is" if self.references == 1 else "are"
         return [*lines, f"{self.references} of them {are} kept as reference instances to monitor the known classes"]
+
+    @staticmethod
+    def _groups(its: RecallByGroup, new: str, *, wide: bool) -> list[str]:
+        """Return the lines on the groups of the instances, from the recall for a new group."""
+        lines = [its.compared(new)]
+        if wide:
+            lines.append("too few groups for a promise: more would narrow the interval")
+        if its.undivided and its.groups > 1:
+            classes = listed(map(repr, its.undivided))
+            lines.append(f"only one group has these classes, so it is not left out for them: {classes}")
+        return lines
 
     def _preparation(self) -> list[str]:
         """Return the lines on the features, and on instances that look wrong."""
@@ -316,6 +334,13 @@ def report_groups(known: Known, labels: Sequence[Label]) -> dict[str, Any]:
         "subclass_shares": dict(zip(labels, each, strict=True)),
         "separate_groups": {label: own for label, own in zip(labels, groups, strict=True) if len(own) > 1},
     }
+
+
+def report_units(units: np.ndarray, group: np.ndarray, labels: Sequence[Label], same: float) -> RecallByGroup:
+    """Return the part of the report on persons, devices or days, from their numbers and the classes, shape (n,)."""
+    pairs = np.unique(np.stack([group, units]), axis=1)[0]
+    undivided = np.flatnonzero(np.bincount(pairs, minlength=len(labels)) == 1).tolist()
+    return RecallByGroup("group", len(np.unique(units)), same, tuple(labels[j] for j in undivided))
 
 
 def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:

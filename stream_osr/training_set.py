@@ -34,6 +34,8 @@ class TrainingSet:
         self.seen: list[int] = []
         self.rows: list[list[np.ndarray]] = []
         self.arrived: list[list[int]] = []
+        self.groups: list[list[Any]] = []
+        self.group_name = "group"
         self.written: frozenset[Name] = frozenset()
         """Features that an instance named without a value."""
 
@@ -42,13 +44,24 @@ class TrainingSet:
         out.features, out.places = self.features, dict(self.places)
         out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
         out.arrived, out.written = [list(each) for each in self.arrived], self.written
+        out.groups, out.group_name = [list(each) for each in self.groups], self.group_name
         return out
 
     def __len__(self) -> int:
         return sum(len(rows) for rows in self.rows)
 
-    def add(self, features: Features, values: np.ndarray, label: Label, written: Collection[Name] = ()) -> None:
-        """Add one row, as the values of some features. ``written`` are the features that it names without a value."""
+    def add(
+        self,
+        features: Features,
+        values: np.ndarray,
+        label: Label,
+        written: Collection[Name] = (),
+        group: str | float | None = None,
+    ) -> None:
+        """Add one row, as the values of some features.
+
+        ``written`` are the features that it names without a value, ``group`` is the person, device or day.
+        """
         if not self.written.issuperset(written):
             self.written = self.written.union(written)
         own = self.features
@@ -66,15 +79,27 @@ class TrainingSet:
             self.seen.append(0)
             self.rows.append([])
             self.arrived.append([])
+            self.groups.append([])
         j, position = self.labels.index(label), sum(self.seen)
         self.seen[j] += 1
         if len(self.rows[j]) < self.capacity:
             self.rows[j].append(row)
             self.arrived[j].append(position)
+            self.groups[j].append(group)
             return
         at = int(np.random.default_rng([self.seed, j, self.seen[j]]).integers(self.seen[j]))
         if at < self.capacity:
-            self.rows[j][at], self.arrived[j][at] = row, position
+            self.rows[j][at], self.arrived[j][at], self.groups[j][at] = row, position, group
+
+    @property
+    def units(self) -> np.ndarray | None:
+        """Number of the group of each row, in the order of :meth:`matrix`. ``None``: no row has a group.
+
+        Rows without a group are one group together.
+        """
+        groups = [group for own in self.groups for group in own]
+        number = {group: at for at, group in enumerate(dict.fromkeys(groups))}
+        return np.array([number[group] for group in groups]) if number.keys() - {None} else None
 
     def count_absent(self, zero: Collection[Name]) -> tuple[int, int]:
         """Count missing values that turned out to be zero, and the rows with no other missing values."""
@@ -105,15 +130,17 @@ class TrainingSet:
         arrived = tuple(np.array(each, np.int64) for each in self.arrived)
         state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
         commas = tuple((name, own.commas[name]) for name in own.commas)
-        reading = tuple(own.fixed), commas, tuple(own.left_out.items())
+        reading: tuple[Any, ...] = tuple(own.fixed), commas, tuple(own.left_out.items())
         written = tuple(name in self.written for name in self.places)
+        if self.units is not None:
+            reading += self.group_name, tuple(map(tuple, self.groups))
         return *state, kinds, arrived, written, *(reading if any(reading) else ())
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...], missing: frozenset[str] = frozenset()) -> TrainingSet:
         """Build the training set from :meth:`as_state`, with the markers of missing values in ``missing``."""
         capacity, seed, names, labels, seen, arrays, kinds, arrived, written, *reading = state
-        fixed, commas, left_out = reading or ((), (), ())
+        fixed, commas, left_out, *grouped = reading or ((), (), ())
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True))
         values = {name: CategoryValues(its) for name, its in own.items() if its}
         undecided = frozenset(name for name, its in own.items() if its == ())
@@ -121,6 +148,9 @@ class TrainingSet:
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
         out.arrived = [array.tolist() for array in arrived]
+        out.groups = [[None] * len(own) for own in out.arrived]
+        if grouped:
+            out.group_name, out.groups = grouped[0], [list(groups) for groups in grouped[1]]
         out.written = frozenset(name for name, there in zip(names, written, strict=True) if there)
         return out
 

@@ -328,8 +328,8 @@ def _check_record(form: RecordForm) -> None:
     if entry is None:
         raise RefusedValue(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
     values, scope = form.values, Scope()
-    if values.keys() != entry.rules.keys():
-        name = next(iter(values.keys() ^ entry.rules.keys()))
+    if strange := (values.keys() ^ entry.rules.keys()) - (entry.optional - values.keys()):
+        name = next(iter(strange))
         missing = name in entry.rules
         found, expected = ("missing", "a value") if missing else ("unknown", "a field that this release knows")
         raise RefusedValue(f"{form.name}.{printable(str(name), 60)}", found, expected)
@@ -337,7 +337,7 @@ def _check_record(form: RecordForm) -> None:
         if type(value) in _NESTED:
             check_records(value)
     for name, rule, where in entry.checks:
-        rule(values[name], where, scope)
+        rule(values.get(name), where, scope)
     for letter in entry.letters:
         need(letter in scope, form.name, f"empty: no field defines the size {letter}", "a field that does")
     form.sizes = tuple(scope[letter][0] for letter in entry.letters) if entry.letters else ()
@@ -353,14 +353,15 @@ def refusal_message(refused: RefusedValue) -> str:
 
 
 _PARTS = tuple(ROWS["training"].rules.values())
-ALWAYS = 9
-"""Number of parts that every training set has."""
+ALWAYS, WITH_READING = 9, 12
+"""Number of parts that every training set has, and with those on the reading of features."""
 
 
 def _training(value: Any, where: str, scope: Scope) -> None:
-    """Expect a training set, whose last part, on the reading of features, is optional."""
-    more = isinstance(value, tuple) and len(value) > ALWAYS
-    rules.tuple_of(*_PARTS[: None if more else ALWAYS])(value, where, scope)
+    """Expect a training set. Its parts on the reading of features and on groups are optional."""
+    size = len(value) if isinstance(value, tuple) else 0
+    there = min((each for each in (ALWAYS, WITH_READING, len(_PARTS)) if each >= size), default=len(_PARTS))
+    rules.tuple_of(*_PARTS[:there])(value, where, scope)
 
 
 _NAMES = rules.many(rules.plain)

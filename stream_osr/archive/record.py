@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,8 @@ class RecordKind:
         Functions from memory to the fields of the archive, and back. ``None``: the fields are the same.
     letters
         Letters of the sizes that others must agree with.
+    optional
+        Fields that are not written if they are None.
     """
 
     name: str
@@ -86,6 +88,7 @@ class RecordKind:
     to: Callable[[Any], dict[str, Any]] | None = None
     of: Callable[..., Any] | None = None
     letters: Sequence[str] = ()
+    optional: Collection[str] = ()
 
     @cached_property
     def checks(self) -> tuple[tuple[str, Callable[..., None], str], ...]:
@@ -94,7 +97,10 @@ class RecordKind:
 
     def fields(self, value: Any) -> dict[str, Any]:
         """Return the fields of a value in memory, as archives have them."""
-        return {name: getattr(value, name) for name in self.rules} if self.to is None else self.to(value)
+        if self.to is not None:
+            return self.to(value)
+        found = {name: getattr(value, name) for name in self.rules}
+        return {name: its for name, its in found.items() if its is not None or name not in self.optional}
 
 
 _AS_THEY_ARE = {type(None), bool, int, float, str, Array}

@@ -159,7 +159,7 @@ def _kind(name: str, row: RecordSpec) -> RecordKind:
     own = IN_MEMORY.get(name, MemoryForm())
     kind = getattr(import_module(f"stream_osr.{row.module}"), own.name or name)
     if own == MemoryForm(own.name):
-        return RecordKind(name, kind, row.rules, letters=row.letters)
+        return RecordKind(name, kind, row.rules, letters=row.letters, optional=row.optional)
     if own.whole is not None:
         return RecordKind(name, kind, row.rules, own.whole, own.make, row.letters)
     now = {field: own.fields.get(field, field) for field in row.rules if (name, field) not in FIXED}

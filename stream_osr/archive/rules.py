@@ -341,12 +341,15 @@ class RecordSpec(NamedTuple):
         Rule for each field.
     relations
         Relations between fields: compiled expressions, whose file name is their text.
+    optional
+        Fields that are not written if they are None.
     """
 
     module: str
     letters: list[str]
     rules: dict[str, Rule]
     relations: list[CodeType]
+    optional: set[str]
 
 
 def read_table() -> dict[str, RecordSpec]:
@@ -360,14 +363,16 @@ def read_table() -> dict[str, RecordSpec]:
             if name == "in":
                 (module,) = letters
             else:
-                row = rows[name] = RecordSpec(module, letters, {}, [])
+                row = rows[name] = RecordSpec(module, letters, {}, [], set())
             continue
         name, rest = line.split(None, 1)
         if name == ":":
             row.relations.append(compile(rest, rest, "eval"))
             continue
-        words = rest.split()
-        row.rules[name] = _rule(words)
+        words, optional = rest.split(), name.endswith("?")
+        name = name.removesuffix("?")
+        row.rules[name] = maybe(_rule(words)) if optional else _rule(words)
+        row.optional.update([name] if optional else ())
         if words:
             raise ValueError(f"records.table: {line.strip()}: what is {words[0]}?")
     return rows

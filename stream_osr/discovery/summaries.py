@@ -15,7 +15,7 @@ from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
 from stream_osr.printable_text import counted, html_table, listed, printable
-from stream_osr.trust.recall import ExpectedRecall
+from stream_osr.trust.recall import ExpectedRecall, RecallByGroup
 
 MOST_IGNORED = 20
 """Number of ignored columns whose names are stored."""
@@ -148,6 +148,8 @@ class Summary:
         True if the model has references, or training goes on.
     unmet
         Features and categories of training that do not occur in the stream, and columns that the model ignores.
+    by_group
+        Expected recall from training for the same groups. ``promised_recall`` is then that for a new one.
     """
 
     known: tuple[DiscoveryRow, ...]
@@ -161,6 +163,7 @@ class Summary:
     expected_recall: ExpectedRecall | None = None
     guarded: bool = True
     unmet: SchemaMismatch = ALL_MET
+    by_group: RecallByGroup | None = None
 
     def text(self, *, subclasses: bool = False) -> str:
         """Return the discovery table as text, with one line for each known class.
@@ -208,7 +211,9 @@ class Summary:
             f"{self.new_classes} (the paper's Delta: {self.delta})"
         ]
         if self.promised_recall is not None:
-            lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
+            promised = f"{self.promised_recall:.3f}"
+            promised = promised if self.by_group is None else self.by_group.compared(promised)
+            lines.append(f"recall of the known classes: promised {promised}, {self._recall_now()}")
         return [*lines, *self.unmet.messages()]
 
     __str__ = __repr__ = text

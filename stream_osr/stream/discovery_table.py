@@ -74,6 +74,7 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
         expected_recall=expected,
         guarded=trained is None or not trained.unguarded,
         unmet=state.unmet or ALL_MET,
+        by_group=None if trained is None else trained.report.by_group,
     )
 
 

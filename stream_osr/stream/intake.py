@@ -28,7 +28,7 @@ from stream_osr.limits import check_names, check_room, check_storable
 from stream_osr.printable_text import typed
 from stream_osr.schema_check import difference, least_features
 from stream_osr.stream.recognizer_state import RecognizerState
-from stream_osr.times_and_keys import key_of, time_of
+from stream_osr.times_and_keys import group_of, key_of, time_of
 from stream_osr.trained import TrainedModel
 
 logger = logging.getLogger("stream_osr")
@@ -43,6 +43,7 @@ class CheckedInstance(NamedTuple):
     t: float | None
     key: Any
     x: Mapping[Any, Any]
+    group: str | float | None = None
 
 
 def read(
@@ -55,6 +56,7 @@ def read(
     earlier: Sequence[Label] = (),
     before: Features | None = None,
     declared: Collection[Name] = (),
+    group: object = None,
 ) -> CheckedInstance:
     """Check an instance. An instance with an unusable value is counted.
 
@@ -70,6 +72,8 @@ def read(
         Labels of earlier rows that will be learnt first, and the features after the last of these rows.
     declared
         Features that are categories whatever their values look like, in addition to those in the parameters.
+    group
+        Person, device or day of a training instance, as given.
     """
     x = check_mapping(x)
     labels = [*state.labels, *earlier]
@@ -90,20 +94,22 @@ def read(
         raise
     if row is not None and row.missing and state.parameters.on_missing == "skip":
         row = None
-    return CheckedInstance(features, row, label, time_of(t), key_of(key), x)
+    return CheckedInstance(features, row, label, time_of(t), key_of(key), x, group_of(group))
 
 
-def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[CheckedInstance]:
+def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any, group: Any = None) -> list[CheckedInstance]:
     """Check the rows of a data frame or array. An error names the row."""
     _, records = frame_rows(X, state.features)
     declared = categorical_columns(X) if state.training is not None else ()
-    columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
+    columns = [
+        column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"), (group, "group"))
+    ]
     out: list[CheckedInstance] = []
     earlier: list[Label] = []
     before: Features | None = None
-    for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
+    for number, (record, label, time, name, unit) in enumerate(zip(records, *columns, strict=True)):
         try:
-            instance = read(state, record, label, time, name, number, earlier, before, declared)
+            instance = read(state, record, label, time, name, number, earlier, before, declared, unit)
         except InvalidFeature:  # it names the row
             raise
         except (InvalidInstance, InvalidLabel, NotTrained) as error:

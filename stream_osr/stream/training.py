@@ -28,7 +28,12 @@ PROVISIONAL_SWEEPS = 5
 
 
 def learn(
-    state: RecognizerState, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
+    state: RecognizerState,
+    features: Features,
+    row: np.ndarray,
+    label: Label,
+    x: Mapping[Any, Any],
+    group: str | float | None = None,
 ) -> tuple[RecognizerState, bool]:
     """Store a training instance, and extend the provisional model or retrain it when the instances have doubled.
 
@@ -47,7 +52,7 @@ def learn(
     if doubled or due:
         training, waiting = copy(training), copy(waiting)
     written = [name for at, name in enumerate(features.names) if np.isnan(row[at]) and name in x]
-    training.add(features, row, label, written)
+    training.add(features, row, label, written, group)
     state = replace(state, training=training, evidence=waiting)
     if doubled and (trained := _provisional(training, parameters)) is not None:
         return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
@@ -95,10 +100,13 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
             f"the training instances have no feature{why and f' that can be used: {why}'}. Give one"
         )
     order = arrived if chosen.order == "arrival" else None
-    trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
+    labels, units = tuple(training.labels), training.units
+    trained = train_model(features, X, group, labels, chosen, order=order, units=units, progress=progress)
     responsibilities, rows = training.count_absent(trained.absent_zero)
     state.counters.subtract({name: n for name, n in (("missing", responsibilities), ("bad_rows", rows)) if n})
     report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
+    if report.by_group is not None:
+        report = replace(report, by_group=report.by_group._replace(name=training.group_name))
     return over(state, replace(trained, report=report))
 
 

@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
+from stream_osr.config import Label
 from stream_osr.model.jit import Array, kernel
+from stream_osr.printable_text import printable
 
 NO_DOUBT = np.zeros(3)
 DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
@@ -59,6 +62,39 @@ class ExpectedRecall(NamedTuple):
         return f"{share}, {100 * self.false_unknown:.1f} % of the known called unknown"
 
 
+class RecallByGroup(NamedTuple):
+    """Expected recall if training instances have a group: the person, device or day that they come from.
+
+    Attributes
+    ----------
+    name
+        Name of the column of groups.
+    groups
+        Number of groups in training.
+    same
+        Expected recall for further instances of these groups. That for a new one is ``TrainingReport.known_recall``.
+    undivided
+        Classes that only one of the groups has. They cannot be scored without their group.
+    """
+
+    name: str
+    groups: int
+    same: float
+    undivided: tuple[Label, ...] = ()
+
+    def compared(self, new: str) -> str:
+        """Return one line with the given recall for a new group, and that for the same ones.
+
+        >>> print(RecallByGroup("person", 12, 0.961).compared("0.790"))
+        for a new person: 0.790; for the same (12 in training): 0.961
+        >>> print(RecallByGroup("person", 1, 0.961).compared("0.790"))
+        for a new person: not known, since training has only one; for the same: 0.961
+        """
+        name, one = printable(self.name, 60), self.groups == 1
+        new, many = ("not known, since training has only one", "") if one else (new, f" ({self.groups} in training)")
+        return "; ".join([f"for a new {name}: {new}", f"for the same{many}: {self.same:.3f}"])
+
+
 class ReferenceResults(NamedTuple):
     """Recent decisions about references.
 
@@ -91,7 +127,7 @@ def no_results(n_classes: int) -> ReferenceResults:
     return ReferenceResults(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
 
 
-def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
+def promise(log_density: Sequence[Array], group: Array, units: Array | None = None) -> ExpectedRecall:
     """Estimate the recall of the known classes on their own training instances, each scored as unseen.
 
     Parameters
@@ -100,6 +136,9 @@ def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
         Log class densities of the training instances in each model, shape (n, J).
     group
         Class of each instance, shape (n,).
+    units
+        Number of the person, device or day of each instance, shape (n,), that its density leaves out. The interval is
+        then that of the mean over units, and at least as wide as that of the mean over instances.
     """
     share = np.bincount(group, minlength=log_density[0].shape[1]) / len(group)
     found = np.zeros_like(log_density[0])
@@ -107,11 +146,33 @@ def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
     for each in log_density:
         weight = share * np.exp(each[judged] - each[judged].max(axis=1, keepdims=True))
         found[judged] += weight / weight.sum(axis=1, keepdims=True)
-    right = float((judged & (found.argmax(axis=1) == group)).mean())
+    is_right = judged & (found.argmax(axis=1) == group)
+    right = float(is_right.mean())
     n = len(group)
     centre = (right * n + 0.5 * Z**2) / (n + Z**2)
     half = Z / (n + Z**2) * np.sqrt(right * (1.0 - right) * n + 0.25 * Z**2) + Z * WIDEST
-    return ExpectedRecall(right, max(0.0, float(centre - half)), min(1.0, float(centre + half)), 0.0)
+    low, high = float(centre - half), float(centre + half)
+    if units is not None:
+        half = _half_width_over_units(is_right - right, units)
+        low, high = min(low, right - half), max(high, right + half)
+    return ExpectedRecall(right, max(0.0, low), min(1.0, high), 0.0)
+
+
+def _half_width_over_units(error: Array, units: Array) -> float:
+    """Return the half-width of the 95 % interval of a mean over units, by Student's t, from deviations from the mean.
+
+    The units that score a unit are nearly the same for all, so that the results are correlated. The variance of the
+    mean is therefore ``1 / G + 1 / (G - 1)`` times that of a unit (Nadeau and Bengio 2003).
+
+    >>> round(_half_width_over_units(np.array([0.1, 0.1, -0.1, -0.1]), np.array([0, 0, 1, 1])), 3)
+    2.201
+    """
+    sums = np.bincount(units, error)[np.bincount(units) > 0]
+    freedom = len(sums) - 1
+    if not freedom:
+        return 1.0
+    variance = (sums**2).sum() / freedom * len(sums) ** 2 / len(error) ** 2
+    return float(stdtrit(freedom, 0.975) * np.sqrt(variance * (1.0 / len(sums) + 1.0 / freedom)))
 
 
 def instances_that_would_do(recall: float) -> int:

@@ -119,6 +119,8 @@ def unseen_densities(
     plan: Plan | None = None,
     order: Array | None = None,
     effective: float = 1.0,
+    units: Array | None = None,
+    within: bool = False,
 ) -> list[Array]:
     """Return log class densities of the training instances as unseen by the model, one (n, J) for each model.
 
@@ -143,12 +145,17 @@ def unseen_densities(
         of arrival, so that no instance is scored by its neighbours.
     effective
         As for :func:`stream_osr.model.training.summarize`.
+    units
+        Number of the person, device or day of each row, shape (n,). An instance is not scored by its unit.
+        ``None``: not known.
+    within
+        Score an instance by its unit as well. Blocks of arrival are then blocks of each unit.
 
     Returns
     -------
     Minus infinity, under its own class, for an instance that is alone in its class.
     """
-    fold = _divided(group, p, trainings[0], order)
+    fold = _divided(group, p, trainings[0], order, units, within)
     if fold is None:
         return list(left_out)
     seen, out = _without_own_values(X, whitening, fold), [each.copy() for each in left_out]
@@ -178,26 +185,38 @@ def unseen_rows(
     whitening: Whitening,
     trainings: Sequence[Training],
     order: Array | None = None,
+    units: Array | None = None,
 ) -> Array:
     """Return whitened training rows, shape (n, C + d), as unseen by the model.
 
     A category value that only one fold has counts as a new value. Arguments as for :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
-    fold, count = _divided(group, p, trainings[0], order), len(whitening.places)
+    fold, count = _divided(group, p, trainings[0], order, units), len(whitening.places)
     if fold is None or not count:
         return rows
     seen = _without_own_values(X, whitening, fold)
     return np.hstack([whiten(whitening, seen)[:, :count], rows[:, count:]])
 
 
-def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
+def _divided(
+    group: Array,
+    p: Parameters,
+    training: Training,
+    order: Array | None,
+    units: Array | None = None,
+    within: bool = False,
+) -> Array | None:
     """Return the fold number of each instance, shape (n,). ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.whitening.columns)
-    if plenty and order is None:
+    if plenty and order is None and (units is None or within):
         return None
-    return _folds(group, p.seed) if order is None else _blocks(group, order)
+    cells = group
+    if units is not None and within:
+        cells = np.unique(group * (int(units.max()) + 1) + units, return_inverse=True)[1]
+    fold = _folds(group, p.seed) if order is None else _blocks(cells, order)
+    return fold if units is None or within else _units_apart(group, units, fold)
 
 
 def _without_own_values(X: Array, whitening: Whitening, fold: Array) -> Array:
@@ -239,11 +258,32 @@ def _folds(group: Array, seed: int) -> Array:
 
 def _blocks(group: Array, order: Array) -> Array:
     """Divide each class into consecutive blocks of arrival. The only instance of a class is in none (-1)."""
-    fold = np.full(len(group), -1)
-    for j in range(int(group.max()) + 1):
+    turn, size = np.lexsort((order, group)), np.bincount(group)
+    own, fold = size[group[turn]], np.empty(len(group), np.int64)
+    rank = np.arange(len(group)) - (np.cumsum(size) - size)[group[turn]]
+    fold[turn] = np.where(own > 1, rank * BLOCKS // own, -1)
+    return fold
+
+
+def _units_apart(group: Array, units: Array, otherwise: Array) -> Array:
+    """Put whole units (persons, devices, days) into at most :data:`FOLDS` folds of similar size.
+
+    A class must keep instances without the fold. If one fold has all units of a class, the class has separate folds,
+    one for each unit. The instances of a class with one unit are in the folds ``otherwise``.
+    """
+    size = np.bincount(units)
+    of_unit = np.arange(len(size))
+    if len(size) > FOLDS:
+        filled = np.zeros(FOLDS, np.int64)
+        for unit in np.argsort(-size, kind="stable"):
+            of_unit[unit] = filled.argmin()
+            filled[of_unit[unit]] += size[unit]
+    fold: Array = of_unit[units]
+    for j in np.unique(group):
         own = np.flatnonzero(group == j)
-        if len(own) > 1:
-            fold[own[np.argsort(order[own], kind="stable")]] = np.arange(len(own)) * BLOCKS // len(own)
+        if (fold[own] == fold[own[0]]).all():
+            place = np.unique(units[own], return_inverse=True)[1]
+            fold[own] = place % FOLDS if place.any() else otherwise[own]
     return fold
 
 

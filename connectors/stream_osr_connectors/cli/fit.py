@@ -53,6 +53,7 @@ class FitOptions(options.SharedOptions):
     missing: str | None = option("Comma-separated markers of a missing value, in addition to NA, ?, ...")
     label_type: str = option("Type of the labels: str, int or auto (int if all are whole numbers).", default="auto")
     unknown: str | None = option("Label for unknown instances.")
+    group: str | None = option("Column of the person, device or day that a row comes from. It is no feature.")
     pca: str | None = option("Principal components: a number (30) or a share of the variance (0.99).")
     batch_size: int = option("Micro-batch size, in instances.", default=256)
     max_wait: float | None = option("Time units after which a micro-batch closes.")
@@ -120,14 +121,15 @@ def fit(given: FitOptions) -> None:
         for record in source:
             counts["read"] += 1
             show(counts["read"])
-            ready = _for_training(record, counts["read"], given.label, found)
+            group = record.features.get(given.group) if isinstance(record, Record) and given.group else None
+            ready = _for_training(record, counts["read"], given, found)
             if isinstance(ready, Record):
                 if ready.label == model.unknown:
                     raise ConnectorError(
                         f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
                     )
                 labels[ready.label] += 1
-                intake.take(ready)
+                intake.take(ready, group)
             else:
                 account.refuse(ready, ready.reason)
         if not counts["labelled"]:
@@ -136,6 +138,8 @@ def fit(given: FitOptions) -> None:
         if not given.yes and (question := doubtful(len(labels), labels.total())):
             remedy = "Give another column, or --yes to train anyway"
             raise ConnectorError(f"--label {given.label}: {question} {remedy}")
+        if model.value.training is not None and given.group is not None:
+            model.value.training.group_name = given.group
         report = model.freeze(progress=phases.begin("training", model.value.parameters.training_sweeps))
         model.save(output)
     console.say(*str(report).split("\n"))
@@ -171,30 +175,34 @@ def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minu
 
     file, chosen = given.file, cast(Any, given.format)
     categorical, numeric = [[*map(str, names or ())] for names in (parameters.categorical, parameters.numeric)]
+    groups = [] if given.group is None else [given.group]
     if given.label_type not in get_args(LabelType):
         raise ConnectorError(f"--label-type {given.label_type}: it is one of {', '.join(get_args(LabelType))}")
     if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
         file = _kept(stack, file, chosen)
     columns: dict[str, Any] = {"key": given.key, "time": given.time, "label": given.label}
     features = options.feature_list(given.features)
+    read = None if features is None else [*features, *groups]
+    texts = [*categorical, *groups]
     source = stack.enter_context(
-        open_source(file, format=chosen, categorical=categorical, label_type="str", features=features, **columns)
+        open_source(file, format=chosen, categorical=texts, label_type="str", features=read, **columns)
     )
     found = survey(
         source,
         numeric=numeric,
-        categorical=[*categorical, *getattr(source, "declared", ())],
+        categorical=[*texts, *getattr(source, "declared", ())],
         missing=parameters.markers,
         label_type=cast(LabelType, given.label_type),
         minus_one=minus_one,
     )
     there = getattr(source, "feature_columns", None) or list(found.columns)
-    for kind, names in (("categorical", categorical), ("numeric", numeric)):
+    for kind, names in (("categorical", categorical), ("numeric", numeric), ("group", groups)):
         if there and (strange := sorted({*names} - {*there})):
-            raise ConnectorError(f"--{kind} {strange[0]}: this is none of the features {list(there)}")
+            what = "columns" if kind == "group" else "features"
+            raise ConnectorError(f"--{kind} {strange[0]}: this is none of the {what} {list(there)}")
     if not given.yes and features is None:
         said = "standard input" if is_standard(given.file) else given.file
-        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **columns)
+        _refuse_key(file, said, chosen, categorical=[*texts, *found.indexes, *numeric], **columns)
     return source, found
 
 
@@ -249,14 +257,15 @@ def _refuse_key(file: str, message: str, format: Any, **known: Any) -> None:
         )
 
 
-def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
-    """Refuse a record without a label or with an invalid value. Remove key and time, which training does not use."""
+def _for_training(record: Record | BadRecord, number: int, given: FitOptions, found: Survey) -> Record | BadRecord:
+    """Refuse a record without a label or with an invalid value. Remove key, time and group, which are no features."""
     if isinstance(record, BadRecord):
         return found.refused(record)
     try:
         record = found.ready(record)
         if record.label is None:
-            raise DecodeError(f"it has no label. Give column {label!r} a value")
+            raise DecodeError(f"it has no label. Give column {given.label!r} a value")
     except DecodeError as error:
         return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
-    return record._replace(key=None, time=None)
+    features = {name: value for name, value in record.features.items() if name != given.group}
+    return record._replace(features=features, key=None, time=None)

@@ -23,7 +23,7 @@ _SUBJECTS = {
     "follow format csv_safe title state horizon segment_bytes",
     "Columns and values": "label key time by stream features categorical numeric alarms missing on_missing absent "
     "label_type hide image",
-    "Training": "pca seed yes",
+    "Training": "group pca seed yes",
     "Decisions": "unknown batch_size max_wait decision_delay min_probability half_life chains contributions speed "
     "last",
     "Web server": "host port name",

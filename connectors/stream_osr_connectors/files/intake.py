@@ -94,15 +94,18 @@ class Intake:
         self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
         self._restored = [*model.value.buffer] if recalls else []
 
-    def take(self, record: Record) -> bool:
-        """Give record number ``totals["read"]`` to the recognizer, or set it aside. Return whether it was learnt."""
+    def take(self, record: Record, group: object = None) -> bool:
+        """Give record number ``totals["read"]`` to the recognizer, or set it aside. Return whether it was learnt.
+
+        ``group`` is that of a training instance.
+        """
         totals, counters = self._account.totals, self._model.counters
         number, bad = totals["read"], counters["bad_rows"]
         try:
             check(self._model, record)
             if record.label is not None:
                 record = record._replace(label=label_in(self._model, record.label))
-            learnt, given_up = self._learn(record, number)
+            learnt, given_up = self._learn(record, number, group)
         except (InvalidInstance, InvalidLabel) as error:
             own = self._account.model is self._model
             self._account.refuse(record, str(error), counted=counters["bad_rows"] - bad if own else 0)
@@ -146,10 +149,11 @@ class Intake:
             for each in given_up:
                 self._account.set_aside(each)
 
-    def _learn(self, record: Record, number: int) -> tuple[bool, list[RejectedRecord]]:
+    def _learn(self, record: Record, number: int, group: object) -> tuple[bool, list[RejectedRecord]]:
         """Learn a record. Return whether it was learnt, and the records that were given up, in order."""
         model, row = self._model, row_of(record, number)
-        learn = partial(model.learn_one, record.features, record.label, t=record.time, key=record.key)
+        its: dict[str, Any] = {"t": record.time, "key": record.key, "group": group}
+        learn = partial(model.learn_one, record.features, record.label, **its)
         skipped, given_up = model.counters["skipped"], list[RejectedRecord]()
         error = self._failure(learn)
         if error is not None:
