@@ -46,6 +46,9 @@ class Decision(NamedTuple):
         Number of the micro-batch, from 0.
     seq
         Position in the stream, from 0.
+    odd_columns
+        Column that alone differs from training: a new category value or an error code. The other columns make a known
+        class certain, so the value counts as missing. Usually empty.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Decision(NamedTuple):
     density_rank: float
     batch: int
     seq: int
+    odd_columns: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         sits = "" if self.subclass_id is None else f" in subclass {self.subclass_id}"
@@ -83,8 +87,10 @@ class Decision(NamedTuple):
         return _table([self])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the decision as a dict of plain values, with labels as text."""
+        """Return the decision as a dict of plain values, with labels as text. Empty ``odd_columns`` are left out."""
         out = self._asdict()
+        if odd := out.pop("odd_columns"):
+            out["odd_columns"] = [str(name) for name in odd]
         out["probabilities"] = {str(label): probability for label, probability in self.probabilities.items()}
         return out
 

@@ -59,6 +59,7 @@ def decisions_frame(
     decisions = list(decisions)
     texts = [name for name in Decision._fields if name != "probabilities"]
     columns = {name: [getattr(decision, name) for decision in decisions] for name in texts}
+    columns["odd_columns"] = [", ".join(map(str, decision.odd_columns)) for decision in decisions]
     if probabilities:
         known = dict.fromkeys(label for decision in decisions for label in [*decision.probabilities][:-1])
         for label in known:  # a class may have been opened after the first of them

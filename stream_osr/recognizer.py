@@ -36,7 +36,7 @@ from stream_osr.stream.carry_over import carry_over, opened_since
 from stream_osr.stream.chain import with_densities
 from stream_osr.stream.contributions import Contributions, contributions
 from stream_osr.stream.discovery_table import lines, summarize
-from stream_osr.stream.faults import changed_columns, faulty_columns
+from stream_osr.stream.faults import changed_columns, error_codes, faulty_columns
 from stream_osr.stream.intake import CheckedInstance
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import dependence, expected_recall, references_of
@@ -1025,6 +1025,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             recall_dropped=stream.called is not None and stream.called.dropped,
             faulty_columns=faulty_columns(trained, stream),
             changed_columns=changed_columns(trained, stream),
+            error_codes=error_codes(trained, stream),
             dependence=dependence(trained, stream),
         )
 

@@ -98,7 +98,7 @@ def test_draining_into_a_frame(model: OpenSetRecognizer) -> None:
     frame = twin.decisions_frame(library="polars")
     assert frame.height == 480
     assert list(twin.drain()) == []
-    assert twin.decisions_frame().shape == (0, 12)
+    assert twin.decisions_frame().shape == (0, 13)
     with pytest.raises(InvalidParameter):
         model.decisions_frame(library="arrow")  # type: ignore[arg-type]
     assert len(model.value.decisions) == 480, "nothing is lost"

@@ -53,11 +53,26 @@ def _from_12(content: Any) -> Any:
     return content
 
 
+def _from_13(content: Any) -> Any:
+    """Convert version 13: no foreign values."""
+    for _, form in list(numbered(content)):
+        if isinstance(form, RecordForm):
+            for name, nothing in FOREIGN.get(form.name, {}).items():
+                form.values.setdefault(name, nothing)
+    return content
+
+
 def _component(shape: RecordForm) -> RecordForm:
     return RecordForm("Component", {"shape": shape, "share": 1.0})
 
 
-STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11, 12: _from_12}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "Decision": {"odd_columns": ()},
+    "Faults": {"foreign": ()},
+    "Signals": {"odd_values": 0, "error_codes": {}},
+}
+"""Fields of foreign values, which versions before 14 do not have, by record."""
+STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11, 12: _from_12, 13: _from_13}
 """Functions by the version that they convert. Version 11 has another file format than version 10."""
 LATER: dict[int, Callable[[str, Any], bool]] = {
     11: lambda path, form: (

@@ -27,7 +27,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.stream.undo_log import Promotion
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
-VERSION = 13
+VERSION = 14
 """Present format version. Every change of the archive content raises it by one (``migrations``)."""
 
 ROWS = read_table()

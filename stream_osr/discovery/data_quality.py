@@ -174,9 +174,9 @@ SAME, RETURNED = 1e-12, 1024
 """Largest relative difference of a value from the constant of a column, and number of instances with the constant
 after which another change is reported again."""
 
-KINDS = ("", "stuck", "out of scale", "shifted", "changed")
+KINDS = ("", "stuck", "out of scale", "shifted", "changed", "error code")
 """Kinds of faults. The first means that the column is good."""
-STUCK, SCALE, SHIFTED, CHANGED = 1, 2, 3, 4
+STUCK, SCALE, SHIFTED, CHANGED, CODE = 1, 2, 3, 4, 5
 
 
 class UsualColumns(NamedTuple):

@@ -413,10 +413,12 @@ class ColumnFailed(Event):
     column
         Name of the feature.
     kind
-        Kind of the fault. ``"stuck"``: the column repeats one value, such as zero, longer than is plausible from
-        training. ``"out of scale"``: it is ten ranges or more beyond the training range. ``"shifted"``: the whole
-        column left the training range at one time. ``"changed"``: the column was constant in training, and now has
-        another value. After 1024 instances with the constant, the next change is reported again.
+        Kind of the fault. ``"error code"``: a number far outside the training range repeats exactly, and the other
+        columns of the instances are known. Only this number is treated as missing. ``"stuck"``: the column repeats
+        one value, such as zero, longer than is plausible from training. ``"out of scale"``: it is ten ranges or more
+        beyond the training range. ``"shifted"``: the whole column left the training range at one time. ``"changed"``:
+        the column was constant in training, and now has another value. After 1024 instances with the constant, the
+        next change is reported again.
     since
         Estimated position in the stream where the fault began.
     size

@@ -274,6 +274,11 @@ class Signals(NamedTuple):
         not.
     changed_columns
         Columns that were constant in training and have changed: the constant, and the latest value.
+    odd_values
+        Number of instances that were decided without the value of one column, because it alone differed from
+        training (``Decision.odd_columns``).
+    error_codes
+        Error codes of the latest instances, by column.
 
     Examples
     --------
@@ -298,6 +303,8 @@ class Signals(NamedTuple):
     dependence: Mapping[Label, float] = {}
     dependent_since: int | None = None
     changed_columns: Mapping[Name, tuple[float, float]] = {}
+    odd_values: int = 0
+    error_codes: Mapping[Name, tuple[float, ...]] = {}
 
     @property
     def dependent(self) -> bool:
@@ -305,12 +312,15 @@ class Signals(NamedTuple):
         return self.dependent_since is not None
 
     def __str__(self) -> str:
-        counts = [*COUNTED, *(["data_faults"] if self.data_faults else [])]
+        counts = [*COUNTED, *(name for name in ("data_faults", "odd_values") if getattr(self, name))]
         text = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
             text += (
                 f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:SHOWN])}"
             )
+        if self.error_codes:
+            pairs = [(printable(str(name), 60), code) for name, own in self.error_codes.items() for code in own]
+            text += f", error codes: {'; '.join(f'{name} {code:.6g}' for name, code in pairs[:SHOWN])}"
         if self.changed_columns:
             changes = islice(self.changed_columns.items(), SHOWN)
             shown = [f"{printable(str(name), 60)} {was:.6g}, now {now:.6g}" for name, (was, now) in changes]

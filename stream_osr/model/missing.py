@@ -80,7 +80,7 @@ def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
     """
     n, d = len(X), whitening.forward.shape[1]
     missing = np.isnan(X)
-    some = np.flatnonzero(missing.any(axis=1))
+    some = np.flatnonzero((missing & whitening.forward.any(axis=1)).any(axis=1))
     if not len(some) or not d:
         return nothing_missing(n, d)
     patterns, number = np.unique(missing[some], axis=0, return_inverse=True)

@@ -20,7 +20,7 @@ from stream_osr.stream.announcements import about, events_of, sum_up, within_bud
 from stream_osr.stream.arrival_order import Arrival, predict, test
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
-from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
+from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
@@ -126,6 +126,7 @@ def _go_through(
     """Run a batch through its stages. Its decisions become final on release."""
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
+    odd = [] if noticed is None else np.flatnonzero(noticed.odd.any(axis=1)).tolist()
     rows = seating.complete(stream.chains, arrived.rows, parameters, missing)
     if repeats and missing is not None:
         rows, missing = without_repeats(stream, rows, missing, repeats, parameters)
@@ -139,17 +140,17 @@ def _go_through(
     after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, posterior, parameters)
     failed = list[ev.Event]()
     if noticed is not None:
-        decisions = decided_as_first(noticed, decisions)
+        decisions = with_reasons(trained, noticed, decisions)
         after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
     after, update, jumped = follow(trained, after, posterior, batch, parameters)
     leader, events = events_of(trained, after.labels, update, stream.state.next_id)
     after = after.led_by(leader)
-    drift, drifted = follow_known(trained, stream, after, posterior, parameters, repeats)
+    drift, drifted = follow_known(trained, stream, after, posterior, parameters, sorted({*repeats, *odd}))
     after, dropped = follow_recall(trained, after._replace(drift=drift), posterior, parameters)
     after, found = follow_dependence(trained, stream, after, posterior)
     events = [*failed, *events, *drifted, *jumped, *dropped, *found]
     after = after._replace(
-        signals=tally(after.signals, events, posterior.seated[0].outliers - update.regained),
+        signals=tally(after.signals, events, posterior.seated[0].outliers - update.regained, len(odd)),
         waiting=wait(after.waiting, decisions, shown, update.identities),
     )
     return (follow_classes(after, posterior) if parameters.follow_drift else after), events

@@ -169,10 +169,11 @@ def without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChange
 def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
     """Open ``count`` chains on the draws of a trained model, in turn. The known classes have ``lasting`` seats."""
     draws, frozen = trained.draws, trained.densities
-    return tuple(_open(draws[at % len(draws)], frozen[at % len(draws)], lasting) for at in range(count))
+    return tuple(open_chain(draws[at % len(draws)], frozen[at % len(draws)], lasting) for at in range(count))
 
 
-def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
+def open_chain(known: Known, frozen: Densities, lasting: float) -> Chain:
+    """Open a chain on known classes that have ``lasting`` seats."""
     seats = known.size * min(1.0, lasting / known.size.sum())
     state = edit.seat_classes(sampler.open_stream(known, frozen), seats)
     return Chain(known, frozen, state, lifecycle(), no_dormant(known.prior))

@@ -19,6 +19,7 @@ from stream_osr.model.responsibilities import log_seats_of, view
 from stream_osr.model.whitening import numeric
 from stream_osr.printable_text import printable
 from stream_osr.stream.faults import believable
+from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
@@ -126,7 +127,8 @@ def contributions(
     labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
     table, out = _Table(trained, values, top), dict[int, Contributions]()
     shift = stream.odds.shift
-    for at, query in query_forms(believable(stream, values), views, trained.whitening):
+    believed = ForeignColumns(trained, stream).without(believable(stream, values))
+    for at, query in query_forms(believed, views, trained.whitening):
         unknown = np.tile(classes[-1], (len(at), 1))
         first = split_log_odds(query, unknown, ~unknown, weights, usual_in=~classes[-1], shift=shift, most=top)
         near, second = _by_density(query, weights[0, :-1]), None

@@ -35,7 +35,7 @@ def decide(
     near = [stream.labels[j] for j in posterior.nearest.tolist()]
     judgement = near, posterior.distance.tolist(), posterior.rank.tolist()
     place = repeat(state.batches, n), range(state.seen, state.seen + n)
-    columns = keys, times, reported[0], *reported, *judgement, *place  # in the order of the fields
+    columns = keys, times, reported[0], *reported, *judgement, *place, repeat((), n)  # in the order of the fields
     return list(map(_DECISION, zip(*columns, strict=True)))
 
 

@@ -12,7 +12,8 @@ from stream_osr.discovery import data_quality
 from stream_osr.discovery import events as ev
 from stream_osr.kinds import Name
 from stream_osr.stream.announcements import about
-from stream_osr.stream.state import Copy, DataFaults, Stream
+from stream_osr.stream.odd_columns import ForeignColumns
+from stream_osr.stream.state import Copy, DataFaults, ForeignValue, Stream
 from stream_osr.trained import TrainedModel
 
 
@@ -31,6 +32,10 @@ class BatchFaults(NamedTuple):
         Fingerprints of the rows, shape (b,). Empty if the rule for repeated rows does not apply.
     repeats
         Position of each repeated row, and its first copy: a position in the batch, or a copy from an earlier batch.
+    foreign
+        Foreign values after the batch (:mod:`stream_osr.stream.odd_columns`).
+    odd
+        Mask of the foreign values that count as missing, shape (b, p).
     """
 
     values: np.ndarray
@@ -38,13 +43,17 @@ class BatchFaults(NamedTuple):
     begun: Sequence[data_quality.Fault]
     rows: np.ndarray
     repeats: dict[int, int | Copy]
+    foreign: tuple[ForeignValue, ...] = ()
+    odd: np.ndarray = np.zeros((0, 0), bool)
 
 
-def notice(usual: data_quality.UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
+def notice(trained: TrainedModel, stream: Stream, values: np.ndarray) -> BatchFaults:
     """Check the raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
     All values of a repeated row are set to missing.
     """
+    usual = trained.usual
+    assert usual is not None
     before = DataFaults(data_quality.start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = data_quality.follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
@@ -54,7 +63,10 @@ def notice(usual: data_quality.UsualColumns, stream: Stream, values: np.ndarray)
         hidden[list(repeats)] = True
     if hidden.any():
         values = np.where(hidden, np.nan, values)
-    return BatchFaults(values, columns, begun, rows, repeats)
+    foreign, odd, codes = ForeignColumns(trained, stream).follow(values)
+    if odd.any():
+        values = np.where(odd, np.nan, values)
+    return BatchFaults(values, columns, [*begun, *codes], rows, repeats, foreign, odd)
 
 
 def _repeats(once: int, before: DataFaults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
@@ -90,8 +102,19 @@ def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
     """Return the names of the columns that fail now."""
     if stream.faults is None:
         return ()
-    kind = stream.faults.columns.kind
-    return tuple(trained.names[at] for at in np.flatnonzero((kind > 0) & (kind != data_quality.CHANGED)))
+    failing = (stream.faults.columns.kind > 0) & (stream.faults.columns.kind != data_quality.CHANGED)
+    failing[[each.column for each in stream.faults.foreign if each.reported]] = True
+    return tuple(trained.names[at] for at in np.flatnonzero(failing))
+
+
+def error_codes(trained: TrainedModel, stream: Stream) -> dict[Name, tuple[float, ...]]:
+    """Return the error codes of the latest instances, by column."""
+    out: dict[Name, tuple[float, ...]] = {}
+    for each in () if stream.faults is None else stream.faults.foreign:
+        if each.reported:
+            name = trained.names[each.column]
+            out[name] = (*out.get(name, ()), each.value)
+    return out
 
 
 def changed_columns(trained: TrainedModel, stream: Stream) -> dict[Name, tuple[float, float]]:
@@ -115,12 +138,15 @@ def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
     return out
 
 
-def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
-    """Give repeated rows the reasons of their first copies."""
+def with_reasons(trained: TrainedModel, noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
+    """Name the odd columns, and give repeated rows the reasons of their first copies."""
     out = decisions.copy()
+    for at in np.flatnonzero(noticed.odd.any(axis=1)).tolist():
+        odd = tuple(trained.names[c] for c in np.flatnonzero(noticed.odd[at]))
+        out[at] = out[at]._replace(odd_columns=odd)
     for at, first in noticed.repeats.items():
-        its = first.decision if isinstance(first, Copy) else decisions[first]
-        names = ("subclass_id", "nearest_class", "distance", "density_rank")
+        its = first.decision if isinstance(first, Copy) else out[first]
+        names = ("subclass_id", "nearest_class", "distance", "density_rank", "odd_columns")
         out[at] = out[at]._replace(**{name: getattr(its, name) for name in names})
     return out
 
@@ -155,7 +181,7 @@ def settle_faults(
         facts |= {"column": trained.names[at], "low": low, "high": high}
         events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **summaries))
     if not usual.rows.once:
-        return after._replace(faults=DataFaults(noticed.columns)), events
+        return after._replace(faults=DataFaults(noticed.columns, foreign=noticed.foreign)), events
     earlier = DataFaults(noticed.columns) if before.faults is None else before.faults
     together = np.concatenate([earlier.rows, noticed.rows])
     rows, copies = together[-data_quality.WINDOW :], {each.row: each for each in earlier.copies}
@@ -171,4 +197,4 @@ def settle_faults(
             moment = ev.Moment(first.seq, first.t, first.key)
             events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **summaries))
     kept = tuple(copy for copy in copies.values() if copy.row in rows)
-    return after._replace(faults=DataFaults(noticed.columns, rows, kept)), events
+    return after._replace(faults=DataFaults(noticed.columns, rows, kept, noticed.foreign)), events

@@ -201,10 +201,10 @@ def _distinct(references: References, n_classes: int) -> np.ndarray:
     return references.distinct(n_classes)
 
 
-def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
+def tally(signals: Signals, events: Sequence[ev.Event], outliers: int, odd: int = 0) -> Signals:
     """Add the counts of a batch."""
     counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
-    return signals._replace(outliers=signals.outliers + outliers, **counts)
+    return signals._replace(outliers=signals.outliers + outliers, odd_values=signals.odd_values + odd, **counts)
 
 
 def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:

@@ -32,6 +32,7 @@ from stream_osr.model.yeo_johnson import bend
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
 from stream_osr.stream.monitoring import references_of
+from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
@@ -64,6 +65,7 @@ class PredictiveCache:
     """
 
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
+        self._foreign = ForeignColumns(trained, stream)
         self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
         self.labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
         self._references = references_of(trained, stream)
@@ -97,7 +99,7 @@ class PredictiveCache:
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
-        values = believable(self.stream, values)
+        values = self._foreign.without(believable(self.stream, values))
         if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:

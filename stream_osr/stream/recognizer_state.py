@@ -22,6 +22,7 @@ from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
 from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.odd_columns import without_codes
 from stream_osr.stream.seating import complete
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
@@ -153,7 +154,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         rows, times, keys = zip(*state.buffer, strict=True)
         values, whitening, noticed = np.array(rows, dtype=float), state.trained.whitening, None
         if state.trained.usual is not None:
-            noticed = notice(state.trained.usual, state.stream, values)
+            noticed = notice(state.trained, state.stream, values)
             values = noticed.values
         arrived = Arrivals(whiten(whitening, values), times, keys, missing_of(whitening, values), noticed)
     later, now = list[Evidence](), state.evidence
@@ -193,7 +194,7 @@ def _as_given(features: Features, row: Iterable[float]) -> dict[Name, float | st
 def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Evidence:
     """Make evidence from a raw row, NaN = missing, shape (p,), with missing values drawn from its class."""
     trained, stream = state.running
-    rows = believable(stream, values[None])
+    rows = without_codes(stream, believable(stream, values[None]))
     row, query = whiten(trained.whitening, rows), state.asked
     missing = missing_of(trained.whitening, rows)
     known = None

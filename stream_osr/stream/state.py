@@ -161,6 +161,30 @@ class Copy(NamedTuple):
     repeats: bool = False
 
 
+class ForeignValue(NamedTuple):
+    """A foreign value of the latest instances that differ in one column (:mod:`stream_osr.stream.odd_columns`).
+
+    Attributes
+    ----------
+    column, value
+        Number of the raw column, and the value.
+    size, certain
+        Instances with the value, and those whose class is certain without it. Old ones fade.
+    since, latest
+        Positions of the first and the last instance.
+    reported
+        Whether the value has been reported as an error code.
+    """
+
+    column: int
+    value: float
+    size: float
+    certain: float
+    since: int
+    latest: int
+    reported: bool = False
+
+
 class DataFaults(NamedTuple):
     """Faults of the data (:mod:`stream_osr.stream.faults`).
 
@@ -172,11 +196,14 @@ class DataFaults(NamedTuple):
         Fingerprints of the latest rows, shape (w,).
     copies
         First copies of the latest rows that came more than once.
+    foreign
+        Foreign values of single columns, in order of their latest instance.
     """
 
     columns: ColumnStates
     rows: np.ndarray = np.zeros(0, np.int64)
     copies: tuple[Copy, ...] = ()
+    foreign: tuple[ForeignValue, ...] = ()
 
 
 class Stream(NamedTuple):

@@ -32,9 +32,9 @@ def test_a_table_begins_with_the_key_and_has_a_column_for_each_class(tmp_path: P
     head, row = (tmp_path / "d.csv").read_text().splitlines()
     assert head == (
         "key,t,label,first_label,probability,p_unknown,p_red,p_blue,subclass_id,nearest_class,distance,density_rank,"
-        "batch,seq"
+        "batch,seq,odd_columns"
     )
-    assert row == "k0,,red,red,0.75,0.125,0.75,0.125,,red,1.0,0.5,0,0"
+    assert row == "k0,,red,red,0.75,0.125,0.75,0.125,,red,1.0,0.5,0,0,"
 
 
 def test_odd_names_of_classes_are_read_back(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ keys = st.one_of(st.text(max_size=5), st.integers(-(2**63), 2**64 - 1), st.none(
 times, ids = st.none() | st.floats(allow_nan=False), st.none() | st.integers(0, 2**63 - 1)
 places = st.integers(0, 2**40)
 certain = (labels, labels, numbers, numbers, probabilities, ids, labels, numbers, numbers)
-decisions = st.builds(Decision, keys, times, *certain, places, places)
+decisions = st.builds(Decision, keys, times, *certain, places, places, st.sampled_from([(), ("node",)]))
 origins = st.builds(
     RecordOrigin,
     st.integers(0, 2**63 - 1),

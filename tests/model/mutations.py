@@ -63,6 +63,7 @@ JUDGES = {
     "trained.py": ("test_references", "test_trust"),
     "model/dependence.py": ("dependence", "test_order"),
     "stream/arrival_order.py": ("test_order",),
+    "stream/odd_columns.py": ("test_odd_columns",),
 }
 """The test modules that run for a change in each source."""
 ENOUGH = 3

@@ -37,6 +37,21 @@ def class_of(column: str) -> str | None:
     return found[1][:-1] if _RESERVED.fullmatch(found[1]) else found[1]
 
 
+LATER: Final = "odd_columns"
+"""Field that only some decisions have, and that files of earlier versions lack."""
+
+
+def without_later(record: Mapping[str, object], fields: Mapping[str, object] | None) -> Mapping[str, object]:
+    """Leave out the field :data:`LATER` if the columns of a table, if known, lack it.
+
+    >>> without_later({"key": 1, "odd_columns": ["node"]}, {"key": None})
+    {'key': 1}
+    """
+    if fields is None or LATER not in record or LATER in fields:
+        return record
+    return {name: value for name, value in record.items() if name != LATER}
+
+
 def header(fields: Iterable[str], classes: Iterable[object]) -> list[str]:
     """Return the header of a table of decisions.
 

@@ -11,7 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from ..base import Position
 from .byte_sink import ByteSink
-from .class_columns import spread
+from .class_columns import spread, without_later
 from .csv_source import check_delimiter, defused
 from .json_lines import json_text
 
@@ -87,7 +87,7 @@ class CsvSink(ByteSink):
             If the file does not accept the record, or the record has a field that the header lacks. The record is
             then not written.
         """
-        record = spread(record, self._fields)
+        record = spread(without_later(record, self._fields), self._fields)
         fields = dict.fromkeys(record) if self._fields is None else self._fields
         if extra := [repr(name) for name in record if name not in fields]:
             raise ConnectorError(

@@ -14,6 +14,7 @@ from stream_osr.errors import ConnectorError
 
 from ..base import Position
 from .byte_sink import DurableSink
+from .class_columns import without_later
 from .columns import Kind, fitted, kind_of
 from .identity import identity_at, why_not
 from .locking import Lock
@@ -108,6 +109,7 @@ class ParquetSink(DurableSink):
         self._check_usable()
         if self._columns is None:
             self._columns = {name: kind_of(value) for name, value in record.items()}
+        record = without_later(record, self._columns)
         if extra := [repr(name) for name in record if name not in self._columns]:
             raise ConnectorError(
                 f"{self.name}: there is no column {', '.join(extra)}. Name all columns when opening, "

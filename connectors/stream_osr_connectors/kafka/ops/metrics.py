@@ -247,7 +247,9 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge(
         "signals",
         "Signals since the start of the stream. The counts are part of the state and survive a restart.",
-        lambda of, now: of.found and {signal: getattr(of.found.signals, signal) for signal in COUNTED},
+        lambda of, now: (
+            of.found and {signal: getattr(of.found.signals, signal) for signal in (*COUNTED, "odd_values")}
+        ),
         ["signal"],
         CounterMetricFamily,
     ),

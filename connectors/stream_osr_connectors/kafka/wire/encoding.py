@@ -44,7 +44,8 @@ PACKAGE = __name__.rsplit(".", 2)[0]
 
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
-_FIELDS = Decision._fields
+_FIELDS = Decision._fields[:-1]
+"""Fields of every decision."""
 
 _LATEST = 253_402_300_799_999
 """Last millisecond of the year 9999, the end of the supported dates."""
@@ -180,7 +181,9 @@ def _said(error: Exception) -> str:
 
 def _with_text_labels(decision: Decision) -> bytes:
     """Encode a decision with text labels. Other labels raise a TypeError."""
-    return orjson.dumps(dict(zip(_FIELDS, decision, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY)
+    if decision.odd_columns:
+        return _with_any_labels(decision)
+    return orjson.dumps(dict(zip(_FIELDS, decision[:-1], strict=True)), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _with_any_labels(decision: Decision) -> bytes:

@@ -165,7 +165,9 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
         "recall": recall,
         "dependent": signals.dependent,
         "recalls": recalls(model),
-        "signals": {name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality")},
+        "signals": {
+            name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality", "odd_values")
+        },
         "new_classes": {"number": found.number, "low": found.low, "high": found.high},
         "plane": _plane(model),
         "candidates": [[str(key) for key in candidate.subclasses] for candidate in found.candidates],

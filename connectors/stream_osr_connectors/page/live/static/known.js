@@ -73,6 +73,7 @@ const SIGNALS = {
   drift: "drifts of known classes",
   outliers: "outliers",
   data_quality: "records with missing or unusable values",
+  odd_values: "instances with one odd value that was not used",
 };
 
 function drawSignals(signals) {
