@@ -45,6 +45,7 @@ from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
     choose_references,
+    divided,
     mislabelled,
     unseen_densities,
     unseen_rows,
@@ -375,7 +376,10 @@ def train_model(
                 wrong = mislabelled(within, group)
             blocks_order = None if gain is None else order
             rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, blocks_order, units)
-            references = choose_references(rows_unseen, group, log_density, p, wrong, gain, effective, tempered)
+            part = None if gain is None else divided(group, p, ensemble.trainings[0], order, units)
+            references = choose_references(
+                rows_unseen, group, log_density, p, wrong, gain, effective, tempered, part
+            )
         whitening = ensemble.trainings[0].whitening
         right, apart = group[~wrong], None if units is None or draws is not None else units[~wrong]
         promised, by_group = promise([found[~wrong] for found in log_density], right, apart), None

@@ -106,6 +106,11 @@ class Arrival(NamedTuple):
         return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
 
 
+def independent_of(arrival: Arrival | None) -> float:
+    """Number of independent instances with the information of one stream instance."""
+    return 1.0 if arrival is None or arrival.process is None else arrival.independent
+
+
 def begin(order: dependence.ArrivalOrder) -> Arrival:
     """Begin with no instances."""
     n_classes, d = order.residuals.mean.shape

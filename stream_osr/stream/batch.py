@@ -17,10 +17,11 @@ from stream_osr.model.prior import numbers_of
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
-from stream_osr.stream.arrival_order import Arrival, predict, test
+from stream_osr.stream.arrival_order import Arrival, independent_of, predict, test
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
+from stream_osr.stream.frame import follow_frame, move_of
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
@@ -124,14 +125,30 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Run a batch through its stages. Its decisions become final on release."""
+    after, events, posterior = _judge(trained, stream, arrived, parameters)
+    if stream.frame is None:
+        return after, events
+    frame, judge_again = follow_frame(trained, stream.frame, posterior, after.state.seen, independent_of(after.arrival))
+    if judge_again:
+        after, events, _ = _judge(trained, stream._replace(frame=frame), arrived, parameters)
+    return after._replace(frame=frame), events
+
+
+def _judge(
+    trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
+) -> tuple[Stream, list[ev.Event], BatchPosterior]:
+    """Run a batch through its stages in the stream's present frame."""
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
     odd = [] if noticed is None else np.flatnonzero(noticed.odd.any(axis=1)).tolist()
-    rows = seating.complete(stream.chains, arrived.rows, parameters, missing)
+    move = move_of(trained, stream.frame)
+    rows = arrived.rows if move is None else arrived.rows - move
+    rows = seating.complete(stream.chains, rows, parameters, missing)
     if repeats and missing is not None:
         rows, missing = without_repeats(stream, rows, missing, repeats, parameters)
     chain_results, arrival = seat(trained, stream, rows, parameters, missing, repeats)
-    posterior, odds = seating.average(chain_results, rows, stream.odds, parameters)
+    dependent = arrival is not None and arrival.counts_typicality
+    posterior, odds = seating.average(chain_results, rows, stream.odds, parameters, dependent=dependent)
     shown = posterior
     if noticed is not None and repeats:
         raw = as_first(noticed, posterior.raw)
@@ -153,7 +170,7 @@ def _go_through(
         signals=tally(after.signals, events, posterior.seated[0].outliers - update.regained, len(odd)),
         waiting=wait(after.waiting, decisions, shown, update.identities),
     )
-    return (follow_classes(after, posterior) if parameters.follow_drift else after), events
+    return (follow_classes(after, posterior) if parameters.follow_drift else after), events, posterior
 
 
 def without_repeats(

@@ -29,7 +29,7 @@ from stream_osr.stream.reference_check import mean_of_references, once
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.levels import odds_of_new
+from stream_osr.trust.levels import log_odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results
 from stream_osr.trust.references import References, call_known, plausible
@@ -166,7 +166,7 @@ def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:
     if result.gain is not None:
         log_density = log_density - result.gain[-len(log_density) :, None]
     seats = opening_seats(chain.known, chain.frozen)
-    return np.asarray(np.log(odds_of_new(log_density, result.log_density_new, seats, False)))
+    return log_odds_of_new(log_density, result.log_density_new, seats)
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:

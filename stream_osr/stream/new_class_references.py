@@ -52,10 +52,13 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     log_density = tuple(_unseen(chain, number, base, members)[order] for number, chain in enumerate(stream.chains))
     group = np.concatenate([base.group, members.group])[order]
     gain = np.concatenate([base.gains, np.zeros(len(members.group))])[order] if len(base.gain) else base.gain
+    part = np.concatenate([base.part, np.full(len(members.group), -1)])[order] if len(base.part) else base.part
     weight = None
     if base.weight is not None:
         weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
-    references = base._replace(rows=rows, group=group, log_density=log_density, weight=weight, gain=gain)
+    references = base._replace(
+        rows=rows, group=group, log_density=log_density, weight=weight, gain=gain, part=part
+    )
     return stream._replace(references=references)
 
 

@@ -38,7 +38,7 @@ from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
-from stream_osr.trust.levels import levels_of, levels_within, odds_of_new
+from stream_osr.trust.levels import levels_of, log_odds_of_new, mean_log_odds, typicality
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
@@ -154,7 +154,23 @@ class PredictiveCache:
             densities.append(whole)
             looked.append((responsibilities, whole, density))
         mean = np.asarray(np.mean(densities, axis=0))
-        return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
+        level = odds = None
+        check = self._chains[0].check
+        if check is not None and check.dependent and self._references is not None:
+            own = mean_log_odds([self._log_odds(number, *each) for number, each in enumerate(looked)])
+            typical = typicality_of(self._references, self._chains).typical
+            level, odds = typicality(mean, own, np.zeros(len(mean)), typical)
+        return mean_of([self._balanced(number, *each, level, odds) for number, each in enumerate(looked)]), mean
+
+    def _log_odds(
+        self, number: int, responsibilities: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray
+    ) -> np.ndarray:
+        """Log odds of a new class by the frozen classes of one chain, shape (n,)."""
+        seats, at, chain = self._log_seats[number], np.arange(len(responsibilities)), self._chains[number]
+        near = responsibilities[:, : log_density.shape[1]].argmax(axis=1)
+        log_share = np.log(np.maximum(responsibilities, 1e-300))
+        log_new = log_share[:, -1] - log_share[at, near] - seats[-1] + seats[near] + without_gaps[at, near]
+        return log_odds_of_new(without_gaps, log_new, opening_seats(chain.known, chain.frozen))
 
     def _balanced(
         self,
@@ -162,22 +178,15 @@ class PredictiveCache:
         responsibilities: np.ndarray,
         log_density: np.ndarray,
         without_gaps: np.ndarray,
-        mean: np.ndarray,
+        level: np.ndarray | None,
+        odds: np.ndarray | None,
     ) -> np.ndarray:
-        """Balance the cells of one chain. ``mean`` is the log density averaged over all chains."""
+        """Balance the cells of one chain. ``level`` and ``odds`` are those of typicality, if it decides."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.check is None:
             return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
-        odds, level = None, self._levels[number].levels_of(log_density)
-        if chain.check.dependent:
-            typical, _ = typicality_of(self._references)
-            level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
-            seats, at = self._log_seats[number], np.arange(len(responsibilities))
-            near = responsibilities[:, :n_classes].argmax(axis=1)
-            log_share = np.log(np.maximum(responsibilities, 1e-300))
-            log_new = log_share[:, -1] - log_share[at, near] - seats[-1] + seats[near] + without_gaps[at, near]
-            seats = opening_seats(chain.known, chain.frozen)
-            odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
+        if level is None:
+            level = self._levels[number].levels_of(log_density)
         nobody = np.full(len(responsibilities), np.nan)
         return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds)
 

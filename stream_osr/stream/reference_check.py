@@ -37,11 +37,12 @@ from stream_osr.trust.levels import (
     known_by_typicality,
     level_bounds,
     levels_of,
-    levels_within,
+    log_odds_of_new,
+    mean_log_odds,
     nearest,
-    odds_of_new,
     references_below,
     typical_of,
+    typicality,
 )
 from stream_osr.trust.references import References, call_known, plausible
 
@@ -72,6 +73,8 @@ OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
 """Conditions for a subclass to be mostly new: remembered instances, expected references, and largest known share."""
 NOBODY = -1
+NOT_TYPICAL = Typical(np.zeros((2, 0, 0)), np.zeros(0), np.zeros(0), 0.0)
+"""Typicality if neighbours are independent."""
 
 
 # The references by themselves
@@ -144,6 +147,8 @@ class ReferenceModel(NamedTuple):
         Rows prepared for all states, by covariance model.
     rows
         Whitened rows of the references, shape (R, d).
+    typicality
+        Their typicality, by known classes.
     """
 
     levels: ReferenceLevels
@@ -151,6 +156,7 @@ class ReferenceModel(NamedTuple):
     log_new: dict[int, tuple[Known, np.ndarray]]
     asked: list[QueryRows]
     rows: np.ndarray
+    typicality: dict[int, tuple[Known, ReferenceTypicality]]
 
     def new_of(self, known: Known) -> np.ndarray:
         """Log density of each reference as the first instance of a new subclass, which no label changes."""
@@ -227,15 +233,38 @@ def model_of(references: References, number: int) -> ReferenceModel:
     theirs = ReferenceRows(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
     spread = _spread(group, level, weight, n_classes)
     levels = ReferenceLevels(count, total, below, spread, bounds, confusion)
-    return ReferenceModel(levels, theirs, {}, [], references.rows)
+    return ReferenceModel(levels, theirs, {}, [], references.rows, {})
 
 
-@once
-def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
-    """Compute the levels of typicality from the references, and their columns as in :class:`ReferenceRows`."""
-    typical, gain = typical_of(references), references.gains
-    mean = np.mean(references.log_density, axis=0) + gain[:, None]
-    return typical, _twice(levels_within(mean, gain, typical.bounds))
+class ReferenceTypicality(NamedTuple):
+    """Typicality of the references, and columns as in :class:`ReferenceRows`: their levels and odds, both (2R,)."""
+
+    typical: Typical
+    level: np.ndarray
+    odds: np.ndarray
+
+
+def typicality_of(references: References, chains: Sequence[Chain]) -> ReferenceTypicality:
+    """Compute typicality from the references under the frozen densities of all chains."""
+    kept, known = model_of(references, 0).typicality, chains[0].known
+    if id(known) not in kept:
+        models = [model_of(references, number) for number in range(len(chains))]
+        own = [_log_odds(chain, density, each.new_of(chain.known)[: len(density)])
+               for chain, each, density in zip(chains, models, _all(references, len(chains)), strict=True)]
+        log_odds = mean_log_odds(own)
+        typical = typical_of(references, log_odds)
+        found = typicality(np.mean(references.log_density, axis=0), log_odds, references.gains, typical)
+        kept[id(known)] = known, ReferenceTypicality(typical, *map(_twice, found))
+    return kept[id(known)][1]
+
+
+def _all(references: References, count: int) -> list[np.ndarray]:
+    return [references.log_density[number % len(references.log_density)] for number in range(count)]
+
+
+def _log_odds(chain: Chain, log_density: np.ndarray, log_density_new: np.ndarray) -> np.ndarray:
+    """Log odds of a new class by the frozen classes of a chain, as a stream opens, shape (n,)."""
+    return log_odds_of_new(log_density, log_density_new, opening_seats(chain.known, chain.frozen))
 
 
 # The check of a batch
@@ -282,12 +311,13 @@ def ask_references(
         theirs = QueryRows(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(chain_results[0].result.window_seq) if parameters.decision_delay else 0
     ours = query_rows(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
-    level, tail = np.zeros(0, np.int64), np.zeros(0)
+    level, odds, typical = np.zeros(0, np.int64), np.zeros(0), NOT_TYPICAL
     if independent is not None:
-        typical, of_references = typicality_of(references)
-        level = np.concatenate([of_references[at], _levels([one.result for one in chain_results], waiting, typical)])
-        tail = typical.tail
-    turn = _CheckRows(at, shifts is None, theirs, ours, level, tail, independent or 1.0)
+        of_references = typicality_of(references, [one.before for one in chain_results])
+        typical = of_references.typical
+        found = _typicality(chain_results, waiting, typical)
+        level, odds = (np.concatenate([own[at], new]) for own, new in zip(of_references[1:], found, strict=True))
+    turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent or 1.0)
     return each(
         lambda number: _follow_balance(chain_results[number], number, references, turn, parameters),
         range(len(chain_results)),
@@ -295,17 +325,23 @@ def ask_references(
     )
 
 
-def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> np.ndarray:
-    """Level of typicality of the batch and the delayed decisions, by the mean of the chains."""
-    density = np.mean([one.log_density for one in results], axis=0)
-    gain = np.zeros(len(density) + waiting)
-    given, first = results[0].gain, len(results[0].window_log_density)
-    if given is not None:
-        gain = np.concatenate([given[first:], given[:waiting]])
-    if waiting:
-        window = np.mean([one.window_log_density[:waiting] for one in results], axis=0)
-        density = np.concatenate([density, window])
-    return levels_within(density, gain, typical.bounds)
+def _typicality(
+    chain_results: Sequence[ChainResult], waiting: int, typical: Typical
+) -> tuple[np.ndarray, np.ndarray]:
+    """Level and odds (:func:`.typicality`) of the batch and the delayed decisions, by the mean of the chains."""
+    first, densities, log_odds = chain_results[0].result, [], []
+    gain = np.zeros(len(first.log_density) + waiting)
+    if first.gain is not None:
+        at = len(first.window_log_density)
+        gain = np.concatenate([first.gain[at:], first.gain[:waiting]])
+    for chain, result in (one[:3:2] for one in chain_results):
+        density, fresh = result.log_density, result.log_density_new
+        if waiting:
+            density = np.concatenate([density, result.window_log_density[:waiting]])
+            fresh = np.concatenate([fresh, log_new(chain.known, chain.state.window.rows[:waiting])])
+        densities.append(density)
+        log_odds.append(_log_odds(chain, density, fresh) + gain)
+    return typicality(mean_of(densities), mean_log_odds(log_odds), gain, typical)
 
 
 class _CheckRows(NamedTuple):
@@ -319,9 +355,10 @@ class _CheckRows(NamedTuple):
         Whether they have the same location as in training.
     theirs, ours
         Rows of the references, and of the others.
-    level, tail
-        Levels of typicality of the references and of the others, and the share of known instances up to each level.
-        Empty if neighbours are independent.
+    level, odds
+        Level and odds of the references and of the others (:func:`.typicality`). Empty if neighbours are independent.
+    typical
+        Typicality of the references.
     independent
         Number of independent instances with the information of one stream instance.
     """
@@ -331,7 +368,8 @@ class _CheckRows(NamedTuple):
     theirs: QueryRows
     ours: QueryRows
     level: np.ndarray
-    tail: np.ndarray
+    odds: np.ndarray
+    typical: Typical
     independent: float
 
 
@@ -354,7 +392,7 @@ def _follow_balance(
 ) -> ChainResult:
     """Add a batch to the counts of a chain, and balance its probabilities."""
     chain, state, result = chain_result[:3]
-    known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
+    known, (at, stay, rows, ours, level, odds, typical, independent) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
     theirs = ReferenceRows(*(column[at] for column in model.theirs))
@@ -372,19 +410,17 @@ def _follow_balance(
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, densities, np.ascontiguousarray(unknown))
     due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= ANEW
-    opening = opening_seats(known, chain.frozen) if len(tail) else tail
     check, probabilities = _count_references(
         chain.check or start_check(n_classes),
         state,
         sides,
         model.levels,
         known.size / known.size.sum(),
-        opening,
-        references.tempered,
         n,
         due,
         level,
-        tail,
+        odds,
+        typical,
         independent,
         known.prior,
     )
@@ -408,12 +444,11 @@ def _count_references(
     sides: _Sides,
     levels: ReferenceLevels,
     trained: np.ndarray,
-    opening: np.ndarray,
-    tempered: bool,
     n: int,
     due: bool,
-    typical: np.ndarray,
-    tail: np.ndarray,
+    level: np.ndarray,
+    odds: np.ndarray,
+    typical: Typical,
     independent: float,
     prior: Prior,
 ) -> tuple[ReferenceCheck, np.ndarray]:
@@ -421,10 +456,8 @@ def _count_references(
 
     The function returns the check and the balanced probabilities of all scored instances.
 
-    ``trained`` has the shares of the training set, shape (J,). ``opening`` has the log weights with which a stream
-    opens, shape (J + 1,), and is empty if location decides which instances are known. ``tempered`` is as in
-    :class:`References`. ``typical``, ``tail`` and ``independent`` are those of a :class:`_CheckRows`. If the estimate
-    is ``due``, the known share of the stream is estimated again.
+    ``trained`` has the shares of the training set, shape (J,). ``level``, ``odds``, ``typical`` and ``independent``
+    are those of a :class:`_CheckRows`. If the estimate is ``due``, the known share of the stream is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
@@ -437,25 +470,22 @@ def _count_references(
     weigh_into(responsibilities[first:], state, parameters, others, of_others, prior)
     vote[:first] = theirs.vote
     vote[first:] = votes(of_others.log_density)
-    level, dependent = typical, len(tail) > 0
+    dependent = len(level) > 0
     if not dependent:
         level = np.empty(many, np.int64)
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
     counts = counted(check.counts, responsibilities, level, theirs.group, theirs.weight, n, fade)
-    classes = class_shares(counts.votes, levels.confusion, trained, check.shares.classes)
+    classes = class_shares(independent * counts.votes, levels.confusion, trained, check.shares.classes)
     shares = cell_shares(counts, classes, levels.many, levels.spread, check.shares.kappa, check.known, due)
     if dependent:
-        share = known_by_typicality(counts.stream, tail, independent)
-        shares = KnownShares(share, shares.owner, shares.classes, shares.kappa)
+        share = known_by_typicality(counts.stream, typical, independent)
+        by_level = np.repeat(share, counts.stream.shape[1]).reshape(counts.stream.shape)
+        shares = KnownShares(by_level, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
-        odds = np.empty(many)
-        fresh = of_references.log_density_new, of_others.log_density_new
-        odds[:first] = odds_of_new(of_references.log_density, fresh[0], opening, tempered)
-        odds[first:] = odds_of_new(of_others.log_density, fresh[1], opening, tempered)
         probabilities = balance(shares, unknown, responsibilities, level, vote, odds)
     else:
         probabilities = balance(shares, unknown, responsibilities, level, vote)
@@ -477,8 +507,10 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
     if not len(rows):
         return chains
     who = homogeneous(rows)
-    density = np.mean([log_densities(c.known, c.frozen, who)[0] for c in chains], axis=0)
-    level = levels_within(density, np.zeros(len(rows)), typicality_of(references)[0].bounds)
+    found = [log_densities(c.known, c.frozen, who) for c in chains]
+    density = mean_of([each[0] for each in found])
+    log_odds = mean_log_odds([_log_odds(c, own, new) for c, (own, _, new) in zip(chains, found, strict=True)])
+    level = typicality(density, log_odds, np.zeros(len(rows)), typicality_of(references, chains).typical)[0]
     weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
     out = []
     for number, chain in enumerate(chains):

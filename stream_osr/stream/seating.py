@@ -153,15 +153,25 @@ def _of_guests(gain: np.ndarray, state: StreamState, n: int) -> np.ndarray:
 
 
 def average(
-    chain_results: Sequence[ChainResult], rows: np.ndarray, odds: PriorOdds, parameters: Parameters
+    chain_results: Sequence[ChainResult],
+    rows: np.ndarray,
+    odds: PriorOdds,
+    parameters: Parameters,
+    *,
+    dependent: bool = False,
 ) -> tuple[BatchPosterior, PriorOdds]:
-    """Average the chains' probabilities, update the shift of the odds of unknown, and apply it."""
+    """Average the chains' probabilities, update the shift of the odds of unknown, and apply it.
+
+    If neighbours are ``dependent``, the ranks of a stream's instances are not uniform. Then nothing is shifted.
+    """
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(chain_results)
     ]
     raw = shares_of([one.result.probabilities for one in chain_results])
-    if parameters.learn_odds:
+    if dependent:
+        odds = odds._replace(shift=0.0)
+    elif parameters.learn_odds:
         odds = learn_odds(odds, raw, mean_of([one.rank for one in found]), parameters.half_life)
     return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], chain_results), odds
 

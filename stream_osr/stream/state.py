@@ -30,6 +30,7 @@ from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
+from stream_osr.stream.frame import Frame, start_frame
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
@@ -243,6 +244,8 @@ class Stream(NamedTuple):
         Locations of the known classes in order of arrival. ``None`` if the order carries no information.
     faults
         Failing columns and repeated rows. ``None`` before the first instance, or if training has no reference values.
+    frame
+        Offset of all known classes from their training place. ``None`` if it cannot be found.
     """
 
     labels: tuple[Label, ...]
@@ -261,6 +264,7 @@ class Stream(NamedTuple):
     event_budget: EventBudget = EventBudget()
     arrival: Arrival | None = None
     faults: DataFaults | None = None
+    frame: Frame | None = None
 
     @property
     def known(self) -> Known:
@@ -334,6 +338,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         drift=start_drift(n_classes, trained.known.prior.n_features),
         signals=Signals(),
         arrival=None if trained.order is None else begin(trained.order),
+        frame=start_frame(trained),
     )
 
 

@@ -17,6 +17,8 @@ tail-area false discovery rate (Efron and Tibshirani 2002, as in Benjamini and H
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -138,110 +140,167 @@ def nearest(
     return near, score
 
 
-USUAL = 4.0
-"""Number of independent typical instances added to each cell, so that a few in the tail are no evidence."""
-DEMANDED = 5.0
-"""Log likelihood ratio above which a cell is more likely to have a new class than not."""
-FROZEN, TEMPERED = np.exp(1.5), np.exp(6.0)
-"""Largest factors on the odds of a new class from the frozen classes, without and with tempered statistics. Tempered
-statistics allow for the limited evidence of training episodes. References come from the same episodes and do not."""
+RARE = 0.01
+"""Share of new instances in a cell without evidence of a new class."""
+DEMANDED = math.log(len(LEVELS) * (1.0 - RARE) / RARE)
+"""Evidence, in nats, from which a cell rather has a new class: the prior odds, times the number of levels compared."""
+SHARES = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])
+"""Shares of the references below the stored quantiles of the scores."""
 
 
 class Typical(NamedTuple):
-    """The L levels of typicality of J classes.
+    """Typicality of J classes, with Q quantiles and L levels.
+
+    The score of an instance is the log odds that it is known, by the frozen classes alone.
 
     Attributes
     ----------
     bounds
-        Ascending log densities under each class between the levels, shape (2, J, L - 1). They are the least dense
-        reference, and the quantiles ``LEVELS`` of the references. The first row is for frozen densities, the second
-        for densities given the previous instances.
+        Ascending scores between the levels of each class, shape (2, J, L - 1). They are the lowest score of the
+        class's references, and the quantiles ``LEVELS``. The first row is for frozen densities, the second for
+        densities given the previous instances.
     tail
         Share of the known instances up to each level, shape (L,).
+    quantiles
+        Ascending frozen scores of all references at the :data:`SHARES`, shape (Q,).
+    effective
+        Effective number of independent references of a typical class.
     """
 
     bounds: Array
     tail: Array
+    quantiles: Array
+    effective: float
 
 
-def typical_of(references: References) -> Typical:
-    """Derive the levels from the references, by the mean of their log densities over the models.
+def typical_of(references: References, log_odds: Array) -> Typical:
+    """Derive typicality from the references.
 
     The tail shares have a lower limit. The effective number of independent references cannot exclude a rarer tail.
+
+    Parameters
+    ----------
+    references
+        The references.
+    log_odds
+        Their log odds of a new class by the frozen densities (:func:`log_odds_of_new`), shape (R,).
     """
-    group, gain, log_density = references.group, references.gains, np.mean(references.log_density, axis=0)
-    n_classes = log_density.shape[1]
+    group, weights, n_classes = references.group, references.weights, references.log_density[0].shape[1]
     bounds = np.full((2, n_classes, len(LEVELS) + 1), np.inf)  # a class without references has no typical instances
+    frozen, given = -log_odds, references.gains - log_odds
+    worst = []
     for j in np.unique(group):
         own = group == j
-        for given, part in enumerate((log_density[own, j], log_density[own, j] + gain[own])):
-            bounds[given, j] = np.append(part.min(), quantiles(part, LEVELS, references.weights[own]))
+        for at, score in enumerate((frozen[own], given[own])):
+            bounds[at, j] = np.append(score.min(), quantiles(score, LEVELS, weights[own]))
+        worst.append(_worst_tails(references, frozen, own, bounds[0, j, 1:]))
     count = references.effective or float(np.median(np.bincount(group)[np.unique(group)]))
-    return Typical(bounds, np.maximum([0.0, *LEVELS, 1.0], 1.0 / (count + 1.0)))
+    tail = np.maximum([0.0, *np.mean(worst, axis=0), 1.0], 1.0 / (count + 1.0))
+    values = quantiles(frozen, SHARES, weights)
+    values[[0, -1]] = frozen.min(), frozen.max()
+    return Typical(bounds, np.minimum(tail, 1.0), values, count)
+
+
+def _worst_tails(references: References, score: Array, own: Array, bound: Array) -> Array:
+    """Shares of a class's references below the bounds, in the block of arrival that has most of them."""
+    worst, weights = LEVELS.copy(), references.weights
+    for part in np.unique(references.part[own & (references.part >= 0)]) if len(references.part) else ():
+        theirs = own & (references.part == part)
+        below = (score[theirs, None] <= bound) * weights[theirs, None]
+        worst = np.maximum(worst, below.sum(axis=0) / weights[theirs].sum())
+    return np.asarray(worst)
 
 
 @kernel
-def levels_within(log_density: Array, gain: Array, bounds: Array) -> Array:
-    """Return the level of each of n instances within its nearest class, shape (n,): the higher of the two.
+def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typical) -> tuple[Array, Array]:
+    """Return the level of each of n instances within its nearest class, and its own odds of a new class, both (n,).
+
+    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are frozen ones,
+    ``(1 - rank) / rank`` with the rank among all references. Beyond these, the log odds grow linearly as within them,
+    and like the frozen log odds where the frozen classes favour a new class.
 
     Parameters
     ----------
     log_density
-        Log densities under the classes given the previous instances, shape (n, J).
+        Log densities under the classes, shape (n, J).
+    log_odds
+        Log odds of a new class by the frozen densities (:func:`log_odds_of_new`), shape (n,).
     gain
-        Excess over the frozen log densities, shape (n,).
-    bounds
-        As in :class:`Typical`.
+        Gain in log likelihood given the previous instances, shape (n,).
+    typical
+        Typicality of the references.
     """
     n, n_classes = log_density.shape
-    level = np.zeros(n, np.int64)
+    level, odds, values = np.zeros(n, np.int64), np.empty(n), typical.quantiles
+    middle = values[len(values) // 2 + 1]
     for i in range(n):
-        near, frozen, given = 0, 0, 0
+        near, score = 0, -log_odds[i]
         for j in range(1, n_classes):
             if log_density[i, j] > log_density[i, near]:
                 near = j
-        for bound in bounds[0, near]:
-            frozen += bound < log_density[i, near] - gain[i]
-        for bound in bounds[1, near]:
-            given += bound < log_density[i, near]
-        level[i] = max(frozen, given)
-    return level
+        for given in range(2):
+            own = 0
+            for bound in typical.bounds[given, near]:
+                own += bound < score + given * gain[i]
+            level[i] = max(level[i], own)
+        share = np.interp(score, values, SHARES)
+        share = (share * typical.effective + 0.5) / (typical.effective + 1.0)
+        alone = np.log((1.0 - share) / share)
+        if score < values[0]:
+            beyond = max(0.0, min(values[0], 0.0) - score)  # the frozen classes favour a new class
+            alone += beyond + alone * (values[0] - score - beyond) / max(middle - values[0], 1e-9)
+        odds[i] = np.exp(min(alone, 500.0))
+    return level, odds
 
 
 @kernel
-def known_by_typicality(stream: Array, tail: Array, independent: float) -> Array:
-    """Return the known share of each cell by typicality alone, level by level, shape (C, L).
+def known_by_typicality(stream: Array, typical: Typical, independent: float) -> Array:
+    """Return the known share of each cell by typicality alone, shape (C,).
+
+    The evidence of a new class is the largest log likelihood ratio over the levels: the cell and the references have
+    one share up to the level, or two. The number of independent instances limits both.
 
     Parameters
     ----------
     stream
         Number of stream instances in each cell, shape (C, L).
-    tail
-        Share of the known instances up to each level, shape (L,).
+    typical
+        Typicality of the references.
     independent
         Effective number of independent instances for each instance of the stream.
     """
     count, levels = stream.shape
-    known = np.ones((count, levels))
+    known, n = np.full(count, 1.0 - RARE), typical.effective
     for c in range(count):
-        whole, below, evidence = independent * stream[c].sum(), 0.0, 0.0
+        whole, below, evidence, new = independent * stream[c].sum(), 0.0, 0.0, 0.0
         for level in range(levels - 1):
             below += independent * stream[c, level]
-            share = below / max(whole, 1e-300)
-            if share > tail[level]:
-                gain = share * np.log(share / tail[level])
-                if share < 1.0:
-                    gain += (1.0 - share) * np.log((1.0 - share) / (1.0 - tail[level]))
-                evidence = max(evidence, whole * gain)
-            known[c, level] = min(1.0, tail[level] * (whole + USUAL) / (below + USUAL * tail[level]))
-        holds_new = 1.0 / (1.0 + np.exp(DEMANDED - evidence))
-        known[c] = 1.0 - holds_new * (1.0 - known[c])
+            share, usual = below / max(whole, 1e-300), typical.tail[level]
+            if share <= usual:
+                continue
+            both = (below + n * usual) / (whole + n)
+            gain = whole * _divergence(share, both) + n * _divergence(usual, both)
+            if gain > evidence:
+                evidence, new = gain, (share - usual) / (1.0 - usual)
+        known[c] = 1.0 - max(RARE, new / (1.0 + np.exp(DEMANDED - evidence)))
+        known[c] = max(known[c], RARE)
     return known
 
 
+@borrowing_kernel
+def _divergence(share: float, other: float) -> float:
+    """Kullback-Leibler divergence of two shares."""
+    out = 0.0
+    if share > 0.0:
+        out += share * np.log(share / other)
+    if share < 1.0:
+        out += (1.0 - share) * np.log((1.0 - share) / (1.0 - other))
+    return out
+
+
 @kernel
-def odds_of_new(log_density: Array, log_density_new: Array, seats: Array, tempered: bool) -> Array:
-    """Return the odds, by the frozen classes alone, that each of n instances is new, within bounds, shape (n,).
+def log_odds_of_new(log_density: Array, log_density_new: Array, seats: Array) -> Array:
+    """Return the log odds, by the frozen classes alone, that each of n instances is new, shape (n,).
 
     Parameters
     ----------
@@ -249,21 +308,29 @@ def odds_of_new(log_density: Array, log_density_new: Array, seats: Array, temper
         Log densities under the known classes, shape (n, J), and under a new subclass, shape (n,).
     seats
         Log weight of each class and, last, of a new one at the beginning of a stream, shape (J + 1,).
-    tempered
-        As in :class:`stream_osr.trust.references.References`.
     """
     n, n_classes = log_density.shape
-    out, bound = np.empty(n), TEMPERED if tempered else FROZEN
+    out = np.empty(n)
     for i in range(n):
         known = -np.inf
         for j in range(n_classes):
             known = np.logaddexp(known, log_density[i, j] + seats[j])
-        out[i] = np.exp(log_density_new[i] + seats[n_classes] - known)
-        out[i] = min(max(out[i], 1.0 / bound), bound)
+        out[i] = log_density_new[i] + seats[n_classes] - known
     return out
+
+
+def mean_log_odds(log_odds: Sequence[Array]) -> Array:
+    """Log odds of the mean of the probabilities that several chains give, shape (n,).
+
+    >>> mean_log_odds([np.array([0.0, 2.0]), np.array([0.0, 2.0])])
+    array([0., 2.])
+    """
+    both = np.stack([-np.logaddexp(0.0, sign * np.array(log_odds)) for sign in (-1.0, 1.0)])
+    new, known = np.logaddexp.reduce(both, axis=1)
+    return np.asarray(new - known)
 
 
 @borrowing_kernel
 def with_odds(known: float, odds: float) -> float:
-    """Combine a known share by typicality alone with the odds of a new class from other evidence."""
+    """Combine the known share of a cell with the odds of a new class of one instance."""
     return known / (known + (1.0 - known) * odds)

@@ -42,7 +42,7 @@ from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, 
 from stream_osr.model.whitening import Whitening, aligned, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
-NO_GAIN = np.zeros(0)
+NO_GAIN, NO_PART = np.zeros(0), np.zeros(0, np.int64)
 BLOCKS = 4
 """Number of blocks of arrival in each class if neighbours are dependent."""
 PLENTY = 20.0
@@ -79,6 +79,9 @@ class References(NamedTuple):
         True if the statistics of the classes are tempered to the effective number of instances.
     earlier
         Always false. Archives and fingerprints have this field.
+    part
+        Number of the block of arrival, or of the groups, that each was scored without, shape (R,). It is empty if
+        neighbours are independent.
     """
 
     rows: Array
@@ -89,6 +92,7 @@ class References(NamedTuple):
     effective: float = 0.0
     tempered: bool = False
     earlier: bool = False
+    part: Array = NO_PART
 
     @property
     def gains(self) -> Array:
@@ -155,7 +159,7 @@ def unseen_densities(
     -------
     Minus infinity, under its own class, for an instance that is alone in its class.
     """
-    fold = _divided(group, p, trainings[0], order, units, within)
+    fold = divided(group, p, trainings[0], order, units, within)
     if fold is None:
         return list(left_out)
     seen, out = _without_own_values(X, whitening, fold), [each.copy() for each in left_out]
@@ -192,14 +196,14 @@ def unseen_rows(
     A category value that only one fold has counts as a new value. Arguments as for :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
-    fold, count = _divided(group, p, trainings[0], order, units), len(whitening.places)
+    fold, count = divided(group, p, trainings[0], order, units), len(whitening.places)
     if fold is None or not count:
         return rows
     seen = _without_own_values(X, whitening, fold)
     return np.hstack([whiten(whitening, seen)[:, :count], rows[:, count:]])
 
 
-def _divided(
+def divided(
     group: Array,
     p: Parameters,
     training: Training,
@@ -364,6 +368,7 @@ def choose_references(
     gain: Array | None = None,
     effective: float = 1.0,
     tempered: bool = False,
+    part: Array | None = None,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes.
 
@@ -389,6 +394,9 @@ def choose_references(
         Effective number of independent instances, as a share of the instances.
     tempered
         True if the statistics of the classes are tempered to that number.
+    part
+        Number of the part that each instance was scored without (:func:`divided`), shape (n,), if neighbours are
+        dependent.
     """
     if not p.references:
         return None
@@ -404,10 +412,10 @@ def choose_references(
     usual = np.mean([each[np.arange(len(group)), group] for each in log_density], axis=0)
     for j in range(n_classes):
         own, begin = rng.permutation(np.flatnonzero((group == j) & usable)), rng.random()
-        for part, many in _strata(usual[own], most):
-            chosen.append(own[part][:many])
+        for stratum, many in _strata(usual[own], most):
+            chosen.append(own[stratum][:many])
             place.append((np.arange(many) + begin) / max(many, 1))
-            weight.append(np.full(many, part.sum() * min(len(own), most) / max(many * len(own), 1)))
+            weight.append(np.full(many, stratum.sum() * min(len(own), most) / max(many * len(own), 1)))
     order = np.argsort(np.concatenate(place), kind="stable")
     at, each_weight = np.concatenate(chosen)[order], np.concatenate(weight)[order]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
@@ -416,7 +424,8 @@ def choose_references(
     if gain is None:
         return found
     count = float(np.median(np.bincount(group)[np.unique(group)])) * effective
-    return found._replace(gain=gain[at], effective=count, tempered=tempered)
+    parts = NO_PART if part is None else part[at]
+    return found._replace(gain=gain[at], effective=count, tempered=tempered, part=parts)
 
 
 def _strata(usual: Array, most: int) -> list[tuple[Array, int]]:
