@@ -93,6 +93,10 @@ class NothingToUndo(StreamOSRError, RuntimeError):
     """Error for an undo without an action to undo."""
 
 
+class NothingToJudge(StreamOSRError, RuntimeError):
+    """Error for accepting or rejecting the place of a stream that has not moved away from training."""
+
+
 class ConcurrentChange(StreamOSRError, RuntimeError):
     """Error for a call while another thread changes the recognizer. The call changed nothing."""
 

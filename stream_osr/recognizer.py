@@ -37,10 +37,11 @@ from stream_osr.stream.chain import with_densities
 from stream_osr.stream.contributions import Contributions, contributions
 from stream_osr.stream.discovery_table import lines, summarize
 from stream_osr.stream.faults import changed_columns, error_codes, faulty_columns
+from stream_osr.stream.frame import frame_text
 from stream_osr.stream.intake import CheckedInstance
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import dependence, expected_recall, references_of
-from stream_osr.stream.naming import mute, promote
+from stream_osr.stream.naming import judge_frame, mute, promote
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import recall
 from stream_osr.stream.recognizer_state import RecognizerState, all_met, close, labelled, noted, set_aside, take
@@ -697,8 +698,54 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         self._go_on(replace(state, stream=stream), BatchOutput(events=events))
 
     @one_writer
+    def accept_frame(self) -> None:
+        """Accept the present place of the known classes as the reference, after a :class:`FrameMoved` event.
+
+        The known classes have moved together, and the new place is theirs from now on: a repaired instrument, another
+        season. Instances are judged as before. Announcements continue, and no signal shows the offset any more.
+        :meth:`undo` takes this back.
+
+        Raises
+        ------
+        NothingToJudge
+            If the known classes have not moved.
+        NotTrained
+            If training has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(seed=7)
+        >>> for a, b in rng.normal(size=(300, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal(size=(300, 2)):
+        ...     model.learn_one({"a": a + 20 * (a > 0), "b": b + 9})
+        >>> [event.columns for event in model.drain_events() if type(event).__name__ == "FrameMoved"]
+        [('b',)]
+        >>> model.accept_frame()
+        >>> model.signals.frame
+        ''
+        """
+        self._judge_frame(accept=True)
+
+    @one_writer
+    def reject_frame(self) -> None:
+        """Treat the present place of the known classes as new, after a :class:`FrameMoved` event.
+
+        Instances are judged at the training place again. Those at the new place become unknown and are announced.
+        Another offset is found as before. :meth:`undo` takes this back. Errors are those of :meth:`accept_frame`.
+        """
+        self._judge_frame(accept=False)
+
+    def _judge_frame(self, *, accept: bool) -> None:
+        state = self.value
+        _, stream = state.running
+        self._go_on(replace(state, stream=judge_frame(stream, state.asked, accept=accept)), BatchOutput())
+
+    @one_writer
     def undo(self) -> None:
-        """Undo the last promotion, mute or late label.
+        """Undo the last promotion, mute, late label, or verdict on a moved frame.
 
         Everything that the stream has taught since then stays. Promoted subclasses become emerging ones again, with
         their ids, instances and weights. Muted subclasses emit events again. An instance with a late label returns to
@@ -1026,6 +1073,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             faulty_columns=faulty_columns(trained, stream),
             changed_columns=changed_columns(trained, stream),
             error_codes=error_codes(trained, stream),
+            frame=frame_text(trained, stream.frame),
             dependence=dependence(trained, stream),
         )
 

@@ -377,9 +377,7 @@ def train_model(
             blocks_order = None if gain is None else order
             rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, blocks_order, units)
             part = None if gain is None else divided(group, p, ensemble.trainings[0], order, units)
-            references = choose_references(
-                rows_unseen, group, log_density, p, wrong, gain, effective, tempered, part
-            )
+            references = choose_references(rows_unseen, group, log_density, p, wrong, gain, effective, tempered, part)
         whitening = ensemble.trainings[0].whitening
         right, apart = group[~wrong], None if units is None or draws is not None else units[~wrong]
         promised, by_group = promise([found[~wrong] for found in log_density], right, apart), None

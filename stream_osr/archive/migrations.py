@@ -54,10 +54,10 @@ def _from_12(content: Any) -> Any:
 
 
 def _from_13(content: Any) -> Any:
-    """Convert version 13: no foreign values."""
+    """Convert version 13: no foreign values, no frame, no parts of references."""
     for _, form in list(numbered(content)):
         if isinstance(form, RecordForm):
-            for name, nothing in FOREIGN.get(form.name, {}).items():
+            for name, nothing in ADDED.get(form.name, {}).items():
                 form.values.setdefault(name, nothing)
     return content
 
@@ -66,12 +66,14 @@ def _component(shape: RecordForm) -> RecordForm:
     return RecordForm("Component", {"shape": shape, "share": 1.0})
 
 
-FOREIGN: dict[str, dict[str, Any]] = {
+ADDED: dict[str, dict[str, Any]] = {
     "Decision": {"odd_columns": ()},
     "Faults": {"foreign": ()},
-    "Signals": {"odd_values": 0, "error_codes": {}},
+    "Signals": {"odd_values": 0, "error_codes": {}, "frame": ""},
+    "Stream": {"frame": None},
+    "References": {"part": None},
 }
-"""Fields of foreign values, which versions before 14 do not have, by record."""
+"""Fields that versions before 14 do not have, by record."""
 STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11, 12: _from_12, 13: _from_13}
 """Functions by the version that they convert. Version 11 has another file format than version 10."""
 LATER: dict[int, Callable[[str, Any], bool]] = {

@@ -119,7 +119,7 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Past": MemoryForm("DecidedBatch"),
     "Powers": MemoryForm("YeoJohnson"),
     "Prior": MemoryForm(empty={"first": np.int64, "pseudo": float}),
-    "References": MemoryForm(empty={"gain": float}),
+    "References": MemoryForm(empty={"gain": float, "part": np.int64}),
     "Reservoir": MemoryForm(
         to={"keys": lambda keys: tuple(keys.tolist())},
         make=lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from stream_osr.printable_text import brief, printable
@@ -290,14 +291,14 @@ class ActionUndone(Event):
     Attributes
     ----------
     action
-        ``"promotion"`` or ``"mute"``.
+        ``"promotion"``, ``"mute"``, or ``"frame"`` for a verdict on a moved frame, which concerns no subclass.
     subclass_ids
         Ids of the subclasses that are emerging again. Subclasses that have ended since then are missing.
     label
         Label that the promotion gave. None for a mute.
     """
 
-    action: Literal["promotion", "mute"]
+    action: Literal["promotion", "mute", "frame"]
     subclass_ids: tuple[int, ...]
     label: Any = None
 
@@ -489,6 +490,56 @@ class DependenceFound(Event):
     labels: tuple[Any, ...]
     correlation: float
     since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameMoved(Event):
+    """All known classes have moved together: by one offset, in some columns.
+
+    The stream then differs from training for a reason that is no class: another instrument, season or device. From
+    here on, instances are judged as if they had come without the offset, and announcements wait. Without columns, the
+    stream is back at the training place. The event is emitted again if the offset changes by half. What to do:
+    repair the cause, or call :meth:`stream_osr.OpenSetRecognizer.accept_frame` or ``reject_frame``.
+
+    Attributes
+    ----------
+    columns
+        Columns that moved, the one that moved most first.
+    offset
+        Offset of each of these columns from its training place, in the caller's units.
+    shift
+        The same in standard deviations of the column in training.
+    since
+        Estimated position in the stream from which the known classes are there.
+    share
+        Share of the latest instances that are typical of a known class at the new place.
+    """
+
+    columns: tuple[Hashable, ...]
+    offset: dict[Hashable, float]
+    shift: dict[Hashable, float]
+    since: int
+    share: float
+
+    def __str__(self) -> str:
+        return f"FrameMoved at {self.seq}: {moved_text(self.offset, self.shift, self.since)}"
+
+
+def moved_text(offset: Mapping[Hashable, float], shift: Mapping[Hashable, float], since: int) -> str:
+    """Describe an offset of all known classes in one line.
+
+    >>> moved_text({"temp": 4.1}, {"temp": 2.3}, 0)
+    'the stream differs from training in temp by +4.1 (2.3 standard deviations) in all classes since instance 0'
+    >>> moved_text({}, {}, 900)
+    'the stream is back at the training place since instance 900'
+    """
+    if not offset:
+        return f"the stream is back at the training place since instance {since}"
+    listed = [f"{brief(name)} by {by:+.3g} ({shift[name]:.2g}" for name, by in islice(offset.items(), MOVED)]
+    first, *others = listed
+    columns = ", ".join([f"{first} standard deviations)", *(f"{each})" for each in others)])
+    more = f" and {len(offset) - MOVED} more columns" if len(offset) > MOVED else ""
+    return f"the stream differs from training in {columns}{more} in all classes since instance {since}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

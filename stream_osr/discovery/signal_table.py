@@ -82,6 +82,7 @@ _KINDS = (
     EventKind("ColumnFailed", signal="data_faults", warning=str),
     EventKind("RowsRepeated", signal="data_faults", warning=str),
     EventKind("DependenceFound", warning=str),
+    EventKind("FrameMoved", warning=str),
     EventKind("NewClassesChanged", drawn=True),
     EventKind("EventsSummed", drawn=True),
 )

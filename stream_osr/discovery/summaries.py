@@ -279,6 +279,9 @@ class Signals(NamedTuple):
         training (``Decision.odd_columns``).
     error_codes
         Error codes of the latest instances, by column.
+    frame
+        Offset of all known classes from their training place, in a line (``FrameMoved``). Empty: there is none, or a
+        person has accepted it.
 
     Examples
     --------
@@ -305,6 +308,7 @@ class Signals(NamedTuple):
     changed_columns: Mapping[Name, tuple[float, float]] = {}
     odd_values: int = 0
     error_codes: Mapping[Name, tuple[float, ...]] = {}
+    frame: str = ""
 
     @property
     def dependent(self) -> bool:
@@ -327,6 +331,8 @@ class Signals(NamedTuple):
             text += f", columns that were constant in training: {'; '.join(shown)}"
         if self.dependent:
             text += f", neighbours depend since instance {self.dependent_since}"
+        if self.frame:
+            text += f"; {self.frame}"
         if self.expected_recall is None:
             return text
         below = ": below what was promised" if self.recall_dropped else ""

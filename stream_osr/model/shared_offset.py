@@ -24,13 +24,15 @@ from stream_osr.model.whitening import Whitening
 
 NO_CLASS = 0.1
 """Prior weight of the broad Gaussian for instances of no known class."""
-BROAD = 4.0
+OUTLIER_SPREAD = 4.0
 """Variance of the broad Gaussian, in variances of the training instances."""
 SMALL = 0.25
 """Offset below which a feature counts as not moved, in standard deviations of the feature in training.
 
-The standard error of a mean of 256 instances is .06 of them.
+It holds for ``WINDOW`` instances, and grows with the standard error of a mean for fewer.
 """
+WINDOW = 256
+"""Most instances of a window."""
 TYPICAL = 0.98
 """Share of the reference instances that are typical of a known class."""
 LEAST_THERE, LEAST_GAIN = 0.5, 1.0
@@ -38,9 +40,9 @@ LEAST_THERE, LEAST_GAIN = 0.5, 1.0
 STAYED = 0.2
 """Largest share of the instances at the place before, among those of a known class and among those typical there."""
 CERTAIN, LEAST_CLASS = 0.9, 0.1
-"""Responsibility at the offset above which an instance surely belongs to a class, and the least share of such instances
-for a class to count. They must be one independent instance or more. At least two classes must be there, because a
-single one may be a new class."""
+"""Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
+instances for a class to count. They must be one independent instance or more. At least two classes must be there,
+because a single one may be a new class."""
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
 HEATS = (100.0, 10.0, 1.0)
@@ -60,7 +62,7 @@ class Places(NamedTuple):
         Log weight and half the log determinant of the precision, shape (K,).
     group
         Class of each Gaussian, shape (K,).
-    broad, log_broad
+    outlier, log_outlier
         Factor of the precision of the broad Gaussian, shape (d, d), and half its log determinant.
     forward
         Whitened coordinates of a unit of each feature, shape (p, d).
@@ -74,8 +76,8 @@ class Places(NamedTuple):
     factor: Array
     log_weight: Array
     group: Array
-    broad: Array
-    log_broad: float
+    outlier: Array
+    log_outlier: float
     forward: Array
     deviation: Array
     cut: float
@@ -86,8 +88,8 @@ class SharedOffset(NamedTuple):
 
     Attributes
     ----------
-    offset
-        Offset of each transformed feature, shape (p,).
+    offset, now
+        Offset of each transformed feature, and the present one, shape (p,).
     before, after
         Share of the instances that are typical of a known class at the place before, and at the offset.
     gain
@@ -100,6 +102,7 @@ class SharedOffset(NamedTuple):
     """
 
     offset: Array
+    now: Array
     before: float
     after: float
     gain: float
@@ -110,7 +113,7 @@ class SharedOffset(NamedTuple):
     def has_moved(self) -> bool:
         """Whether the known classes have moved together by the offset."""
         return bool(
-            self.offset.any()
+            (self.offset != self.now).any()
             and self.after >= LEAST_THERE
             and self.gain >= LEAST_GAIN
             and self.stayed < STAYED
@@ -137,7 +140,7 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     factor = np.linalg.cholesky(np.linalg.inv(covariance))
     centre = share @ mean
     total = np.tensordot(share, covariance, axes=1) + (share * (mean - centre).T) @ (mean - centre)
-    broad = np.linalg.cholesky(np.linalg.inv(BROAD * total))
+    outlier = np.linalg.cholesky(np.linalg.inv(OUTLIER_SPREAD * total))
     deviation = np.sqrt((whitening.backward * (total @ whitening.backward)).sum(axis=0))
     log_det = np.log(np.einsum("kaa->ka", factor)).sum(axis=1)
     places = Places(
@@ -145,8 +148,8 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         factor,
         np.log(share) + log_det,
         group,
-        broad,
-        float(np.log(np.diag(broad)).sum()),
+        outlier,
+        float(np.log(np.diag(outlier)).sum()),
         whitening.forward,
         np.where(whitening.forward.any(axis=1), deviation, np.inf),
         np.inf,
@@ -169,7 +172,7 @@ def _fit(
     places: Places,
     residual: Array,
     stay: Array,
-    log_broad: Array,
+    log_outlier: Array,
     offset: Array,
     free: Array,
     heats: Sequence[float],
@@ -186,7 +189,7 @@ def _fit(
         volume = 0.5 * d * np.log(heat)
         for _ in range(ROUNDS):
             distance = _distances(places, residual, offset @ places.forward)
-            share = _responsibilities(places.log_weight - volume - 0.5 * distance / heat, stay, log_broad)[0]
+            share = _responsibilities(places.log_weight - volume - 0.5 * distance / heat, stay, log_outlier)[0]
             if heat == 1.0:
                 share *= (distance.min(axis=1) < places.cut)[:, None]
             weight = np.tensordot(share.sum(axis=0), precision, axes=1)
@@ -201,23 +204,23 @@ def _fit(
     return offset
 
 
-def _responsibilities(there: Array, stay: Array, log_broad: Array) -> tuple[Array, Array]:
+def _responsibilities(there: Array, stay: Array, log_outlier: Array) -> tuple[Array, Array]:
     """Responsibilities of the classes at the offset, shape (n, K), and at the place before, shape (n,)."""
-    peak = np.maximum(np.maximum(there.max(axis=1), stay.max(axis=1)), log_broad)[:, None]
+    peak = np.maximum(np.maximum(there.max(axis=1), stay.max(axis=1)), log_outlier)[:, None]
     at_offset, at_place = np.exp(there - peak), np.exp(stay - peak).sum(axis=1)
-    total = at_offset.sum(axis=1) + at_place + np.exp(log_broad - peak[:, 0])
+    total = at_offset.sum(axis=1) + at_place + np.exp(log_outlier - peak[:, 0])
     return at_offset / total[:, None], at_place / total
 
 
-def _log_broad(places: Places, rows: Array) -> Array:
+def _log_outlier(places: Places, rows: Array) -> Array:
     """Log density of numeric rows under the broad Gaussian, with its weight, shape (n,)."""
-    return np.asarray(np.log(NO_CLASS) + places.log_broad - 0.5 * ((rows @ places.broad) ** 2).sum(axis=1))
+    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * ((rows @ places.outlier) ** 2).sum(axis=1))
 
 
-def _log_likelihood(log_joint: Array, log_broad: Array) -> Array:
+def _log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
     """Log likelihood of each instance, by the classes at one place or by the broad Gaussian, shape (n,)."""
-    peak = np.maximum(log_joint.max(axis=1), log_broad)
-    return np.asarray(peak + np.log(np.exp(log_joint - peak[:, None]).sum(axis=1) + np.exp(log_broad - peak)))
+    peak = np.maximum(log_joint.max(axis=1), log_outlier)
+    return np.asarray(peak + np.log(np.exp(log_joint - peak[:, None]).sum(axis=1) + np.exp(log_outlier - peak)))
 
 
 def find_shared_offset(
@@ -243,32 +246,35 @@ def find_shared_offset(
     The offset from the training place. "Before" refers to the present offset.
     """
     here = now @ places.forward
-    residual, log_broad = _in_each(places, rows), _log_broad(places, rows - here)
+    residual, log_outlier = _in_each(places, rows), _log_outlier(places, rows - here)
     free, none = np.isfinite(places.deviation), np.zeros(rows.shape[1])
     unit = np.where(free, places.deviation, 0.0)[:, None] * places.forward
     place = residual - (here @ places.factor)[:, None]
     stay = places.log_weight - 0.5 * _distances(places, place, none)
     before = _distances(places, place, none).min(axis=1) < places.cut
+    least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
     starts = [here] if track else [rows.mean(axis=0), np.median(rows, axis=0), none]
+    others = np.full_like(stay, -np.inf) if track else stay  # an offset that is followed does not compete with itself
     found = list[SharedOffset]()
     for start in starts:
         begin = unit[:, 0] * 0.0
         begin[free] = places.deviation[free] * (np.linalg.lstsq(unit.T, start, rcond=None)[0])[free]
-        offset = _fit(places, residual, stay, log_broad, begin, free, HEATS[-1:] if track else HEATS)
-        moved = free & (np.abs(offset) > SMALL * places.deviation)
-        offset = _fit(places, residual, stay, log_broad, np.where(moved, offset, 0.0), moved, HEATS[-1:])
+        offset = _fit(places, residual, others, log_outlier, begin, free, HEATS[-1:] if track else HEATS)
+        moved = free & (np.abs(offset) > least * places.deviation)
+        offset = _fit(places, residual, others, log_outlier, np.where(moved, offset, 0.0), moved, HEATS[-1:])
         distance = _distances(places, residual, offset @ places.forward)
         there = places.log_weight - 0.5 * distance
-        share, stays = _responsibilities(there, stay, log_broad)
+        share, stays = _responsibilities(there, stay, log_outlier)
         of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
         surely = np.where(of_class > CERTAIN, 1.0, 0.0).sum(axis=0)
         stayed = stays.sum() / max(stays.sum() + of_class.sum(), 1e-300)
         found.append(
             SharedOffset(
                 offset,
+                now,
                 float(before.mean()),
                 float((distance.min(axis=1) < places.cut).mean()),
-                float((_log_likelihood(there, log_broad) - _log_likelihood(stay, log_broad)).mean()),
+                float((_log_likelihood(there, log_outlier) - _log_likelihood(stay, log_outlier)).mean()),
                 float(max(stayed, stays[before].mean() if before.any() else 0.0)),
                 int((surely > max(LEAST_CLASS * len(rows), 1.0 / independent)).sum()),
             )
@@ -276,11 +282,17 @@ def find_shared_offset(
     return max(found, key=lambda each: each.after)
 
 
-def moved_since(places: Places, rows: Array, now: Array, before: Array) -> int:
-    """Number of the first row, shape (n, d), after which the offset ``now`` is more probable than ``before``."""
-    log_broad, residual = _log_broad(places, rows - before @ places.forward), _in_each(places, rows)
+def is_typical(places: Places, rows: Array) -> Array:
+    """Whether numeric rows, shape (n, d), are typical of a known class, shape (n,)."""
+    nothing = np.zeros(rows.shape[1])
+    return np.asarray(_distances(places, _in_each(places, rows), nothing).min(axis=1) < places.cut)
+
+
+def log_ratio(places: Places, rows: Array, now: Array, before: Array) -> Array:
+    """Return the log likelihood of each numeric row at the offset ``now``, less that at ``before``, shape (n,)."""
+    log_outlier, residual = _log_outlier(places, rows - before @ places.forward), _in_each(places, rows)
     gain = np.zeros(len(rows))
     for sign, offset in ((1.0, now), (-1.0, before)):
         there = places.log_weight - 0.5 * _distances(places, residual, offset @ places.forward)
-        gain += sign * _log_likelihood(there, log_broad)
-    return int(np.cumsum(gain[::-1])[::-1].argmax())
+        gain += sign * _log_likelihood(there, log_outlier)
+    return gain

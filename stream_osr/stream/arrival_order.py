@@ -107,7 +107,7 @@ class Arrival(NamedTuple):
 
 
 def independent_of(arrival: Arrival | None) -> float:
-    """Number of independent instances with the information of one stream instance."""
+    """Return the number of independent instances with the information of one stream instance."""
     return 1.0 if arrival is None or arrival.process is None else arrival.independent
 
 

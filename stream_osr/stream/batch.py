@@ -21,7 +21,7 @@ from stream_osr.stream.arrival_order import Arrival, independent_of, predict, te
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
-from stream_osr.stream.frame import follow_frame, move_of
+from stream_osr.stream.frame import follow_frame, move_of, report_frame, start_frame
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
@@ -125,13 +125,16 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Run a batch through its stages. Its decisions become final on release."""
+    stream = stream._replace(frame=stream.frame or start_frame(trained))
     after, events, posterior = _judge(trained, stream, arrived, parameters)
     if stream.frame is None:
         return after, events
-    frame, judge_again = follow_frame(trained, stream.frame, posterior, after.state.seen, independent_of(after.arrival))
+    seen = after.state.seen
+    frame, judge_again = follow_frame(trained, stream.frame, posterior, seen, independent_of(after.arrival))
     if judge_again:
         after, events, _ = _judge(trained, stream._replace(frame=frame), arrived, parameters)
-    return after._replace(frame=frame), events
+    frame, moved = report_frame(trained, frame, seen, about(trained, after.state))
+    return after._replace(frame=frame), [*events, *moved]
 
 
 def _judge(

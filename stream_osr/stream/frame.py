@@ -7,25 +7,44 @@ offset then follows a slow move. An event names the features as soon as enough i
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.discovery import events as ev
+from stream_osr.errors import NothingToJudge
+from stream_osr.kinds import Name
 from stream_osr.model.prior import numbers_of
-from stream_osr.model.shared_offset import Places, find_shared_offset, moved_since, places_of_classes
+from stream_osr.model.shared_offset import (
+    SMALL,
+    WINDOW,
+    Places,
+    SharedOffset,
+    find_shared_offset,
+    is_typical,
+    log_ratio,
+    places_of_classes,
+)
+from stream_osr.model.yeo_johnson import unbend
+from stream_osr.stream.reference_check import once
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.references import References
 
-WINDOW, LATEST, TRACKED = 256, 64, 128
-"""Instances of the window, of its latest part, and of the part to which a present offset is fitted again."""
+LATEST = 64
+"""Instances of the latest part of the window."""
+MOVED_ON = 5.0
+"""Gain in log likelihood, beside half of each feature, from which the latest part has another offset."""
 UNUSUAL, SUSPICIOUS = 0.05, 0.3
-"""Density rank below which an instance is unusual, and the unusual share of instances from which an offset is fitted."""
+"""Density rank below which an instance is unusual, and the unusual share from which an offset is fitted."""
 LONGEST = 512
 """Most instances between two fits. After each fit without a result, the interval doubles."""
 REPORTED = 192
 """Instances after a move before it is reported."""
 ACCEPTED, REJECTED = 1, -1
+NONE = np.zeros(0, bool)
 
 
 class Frame(NamedTuple):
@@ -35,26 +54,30 @@ class Frame(NamedTuple):
     ----------
     rows
         Latest numeric whitened rows as they came, shape (n, d).
-    offset
-        Present offset of the transformed features, shape (p,). Instances are judged without it.
+    offset, before
+        Offset of the transformed features at present, and before the last move, shape (p,). Instances are judged
+        without the present one.
     reported
         Offset in the latest event, shape (p,).
     since
-        Position at which the known classes came to the offset, -1 at the training place.
+        Position at which the known classes came to the present offset, -1 if they have never moved.
     typical
         Share of the latest instances that are typical of a known class at the offset.
-    unusual, untested, wait
-        Unusual instances and all instances since the last fit, and the number of instances after which to fit again.
+    unusual
+        Whether each of the latest instances is unusual for its nearest class, shape (m,).
+    untested, wait
+        Instances since the last fit, and the number of instances after which to fit again.
     verdict
         ``ACCEPTED`` or ``REJECTED`` by a person, or 0.
     """
 
     rows: np.ndarray
     offset: np.ndarray
+    before: np.ndarray
     reported: np.ndarray
     since: int = -1
     typical: float = 1.0
-    unusual: int = 0
+    unusual: np.ndarray = NONE
     untested: int = 0
     wait: int = LATEST
     verdict: int = 0
@@ -62,7 +85,7 @@ class Frame(NamedTuple):
     @property
     def has_moved(self) -> bool:
         """Whether the known classes are away from the training place and nobody has accepted the new one."""
-        return self.since >= 0 and self.verdict == 0
+        return self.verdict != ACCEPTED and bool(self.offset.any())
 
 
 def start_frame(trained: TrainedModel) -> Frame | None:
@@ -71,37 +94,34 @@ def start_frame(trained: TrainedModel) -> Frame | None:
     if trained.references is None or not d or len(trained.labels) < 2:
         return None
     nothing = np.zeros(len(trained.whitening.center))
-    return Frame(np.zeros((0, d)), nothing, nothing)
+    return Frame(np.zeros((0, d)), nothing, nothing, nothing)
 
 
-@lru_cache(maxsize=16)
-def _places(same: _Same) -> Places:
-    trained = same.trained
+@once
+def _places_of(references: References, trained: TrainedModel) -> Places:
+    return places_of_classes(trained.known, trained.whitening, references.rows)
+
+
+def _places(trained: TrainedModel) -> Places:
     assert trained.references is not None
-    return places_of_classes(trained.known, trained.whitening, trained.references.rows)
-
-
-class _Same:
-    """Trained model as a cache key, equal only to the same object."""
-
-    def __init__(self, trained: TrainedModel) -> None:
-        self.trained = trained
-
-    def __hash__(self) -> int:
-        return id(self.trained)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.trained is other.trained
+    return _places_of(trained.references, trained)
 
 
 def move_of(trained: TrainedModel, frame: Frame | None) -> np.ndarray | None:
     """Offset in whitened coordinates, shape (C + d,), or ``None`` if there is none."""
-    if frame is None or frame.since < 0 or not frame.offset.any():
+    if frame is None or not frame.offset.any():
         return None
     return np.concatenate([np.zeros(len(trained.known.prior.first)), frame.offset @ trained.whitening.forward])
 
 
-def follow_frame(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, seen: int, independent: float) -> tuple[Frame, bool]:
+def offset_of(frame: Frame | None) -> np.ndarray | float:
+    """Offset of the transformed features, shape (p,), 0 if there is none."""
+    return 0.0 if frame is None else frame.offset
+
+
+def follow_frame(
+    trained: TrainedModel, frame: Frame, posterior: BatchPosterior, seen: int, independent: float
+) -> tuple[Frame, bool]:
     """Add a batch, and fit the offset if many instances are unusual or the frame has moved.
 
     Parameters
@@ -121,32 +141,141 @@ def follow_frame(trained: TrainedModel, frame: Frame, posterior: BatchPosterior,
     -------
     The frame, and whether the batch must be judged again because the classes have moved.
     """
-    came = numbers_of(posterior.rows, trained.known.prior)
-    move = frame.offset @ trained.whitening.forward if frame.since >= 0 else 0.0
+    came = numbers_of(posterior.rows, trained.known.prior) + frame.offset @ trained.whitening.forward
     frame = frame._replace(
-        rows=np.concatenate([frame.rows, came + move])[-WINDOW:],
-        unusual=frame.unusual + int((posterior.rank < UNUSUAL).sum()),
+        rows=np.concatenate([frame.rows, came])[-WINDOW:],
+        unusual=_unusual(frame, posterior),
         untested=frame.untested + len(came),
     )
-    if frame.verdict == REJECTED or frame.untested < frame.wait:
+    if frame.untested < frame.wait:
         return frame, False
-    suspicious, places = frame.unusual > SUSPICIOUS * frame.untested, _places(_Same(trained))
-    frame = frame._replace(unusual=0, untested=0)
-    if suspicious:
+    places, frame = _places(trained), frame._replace(untested=0)
+    if frame.unusual.mean() > SUSPICIOUS:
         for n in (LATEST, WINDOW):
             found = find_shared_offset(places, frame.rows[-n:], frame.offset, independent)
-            if found.has_moved:
-                first = seen - len(frame.rows) + moved_since(places, frame.rows, found.offset, frame.offset)
-                since = first if found.offset.any() else -1
-                return frame._replace(offset=found.offset, since=since, typical=found.after, wait=LATEST), True
+            if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.offset, frame.reported)):
+                gain = log_ratio(places, frame.rows, found.offset, frame.offset)
+                first = int(np.cumsum(gain[::-1])[::-1].argmax())
+                moved = frame._replace(offset=found.offset, before=frame.offset, typical=found.after, verdict=0)
+                return moved._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
             if len(frame.rows) <= n:
                 break
-        if frame.since < 0:
+        if not frame.has_moved:
             return frame._replace(wait=min(2 * frame.wait, LONGEST)), False
-    if frame.since < 0:
-        return frame._replace(wait=LATEST), False
-    latest = frame.rows[-min(TRACKED, max(seen - frame.since, LATEST)) :]
-    found = find_shared_offset(places, latest, frame.offset, track=True)
-    if found.offset.any() and found.after >= frame.typical - 0.1:
-        frame = frame._replace(offset=found.offset, typical=found.after)
+    if frame.has_moved:
+        found = _followed(places, frame, frame.rows[-min(max(seen - frame.since, LATEST), len(frame.rows)) :])
+        frame = frame._replace(offset=found.offset, typical=found.after) if found.offset.any() else frame
     return frame._replace(wait=LATEST), False
+
+
+def _unusual(frame: Frame, posterior: BatchPosterior) -> np.ndarray:
+    return np.concatenate([frame.unusual, posterior.rank < UNUSUAL])[-LATEST:]
+
+
+def _followed(places: Places, frame: Frame, rows: np.ndarray) -> SharedOffset:
+    """Fit the offset again to the rows since the move, or to the latest ones if these have moved on."""
+    whole, latest = (find_shared_offset(places, part, frame.offset, track=True) for part in (rows, rows[-LATEST:]))
+    gain = log_ratio(places, rows[-LATEST:], latest.offset, whole.offset).sum()
+    return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.offset) else whole
+
+
+def _alike(places: Places, offset: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the difference of two offsets is less than half of the first, or negligible."""
+    one, two = (each[np.isfinite(places.deviation)] for each in (offset, offset - other))
+    unit = places.deviation[np.isfinite(places.deviation)]
+    return bool(np.linalg.norm(two / unit) <= max(0.5 * np.linalg.norm(one / unit), SMALL))
+
+
+class Explanations:
+    """Whether a move of all known classes explains an emerging subclass: the last one, or one that begins.
+
+    Parameters
+    ----------
+    trained, frame
+        The model, and the frame with which a batch was judged.
+    posterior
+        The batch. A move that begins with it is fitted to its unusual instances.
+    independent
+        Number of independent instances with the information of one stream instance.
+    """
+
+    def __init__(
+        self, trained: TrainedModel, frame: Frame | None, posterior: BatchPosterior, independent: float
+    ) -> None:
+        self._trained, self._frame, self._posterior, self._independent = trained, frame, posterior, independent
+
+    @cached_property
+    def _moves(self) -> list[np.ndarray]:
+        """Moves that lead from a known class to a subclass that they explain, in whitened coordinates."""
+        trained, frame, posterior = self._trained, self._frame, self._posterior
+        if frame is None:
+            return []
+        moves = [frame.before - frame.offset] if frame.since >= 0 else []
+        unusual = _unusual(frame, posterior)[-len(posterior.rows) :]
+        if unusual.mean() > SUSPICIOUS:
+            rows = numbers_of(posterior.rows[-len(unusual) :][unusual], trained.known.prior)
+            found = find_shared_offset(_places(trained), rows, frame.offset * 0.0, self._independent)
+            moves += [-found.offset] if found.has_moved else []
+        return [move @ trained.whitening.forward for move in moves]
+
+    def __call__(self, mean: np.ndarray) -> bool:
+        """Whether a subclass with this mean, shape (d,), would be typical of a known class without a move."""
+        return any(bool(is_typical(_places(self._trained), (mean + move)[None])[0]) for move in self._moves)
+
+
+def report_frame(
+    trained: TrainedModel, frame: Frame, seen: int, common_fields: dict[str, Any]
+) -> tuple[Frame, list[ev.Event]]:
+    """Report a move once, as soon as enough instances have come, and again if the offset has changed as much."""
+    if frame.since < 0 or frame.verdict or (frame.offset.any() and seen - frame.since < REPORTED):
+        return frame, []
+    places = _places(trained)
+    if _alike(places, frame.offset, frame.reported) and frame.offset.any() == frame.reported.any():
+        return frame, []
+    columns, offset, shift = describe_frame(trained, frame)
+    event = ev.FrameMoved(
+        columns=columns, offset=offset, shift=shift, since=max(frame.since, 0), share=frame.typical, **common_fields
+    )
+    return frame._replace(reported=frame.offset), [event]
+
+
+def describe_frame(
+    trained: TrainedModel, frame: Frame
+) -> tuple[tuple[Name, ...], dict[Hashable, float], dict[Hashable, float]]:
+    """Columns that moved, the largest shift first, and the offset of each in the caller's units and in deviations."""
+    space, deviation = trained.whitening, _places(trained).deviation
+    at = np.flatnonzero(frame.offset)
+    shift = frame.offset[at] / deviation[at]
+    raw = unbend(space.yeo_johnson, np.array([space.center + frame.offset, space.center]))
+    order = np.argsort(-np.abs(shift), kind="stable").tolist()
+    names = [trained.names[c] for c in at.tolist()]
+    own = (raw[0] - raw[1])[at]
+    columns = tuple(names[k] for k in order)
+    return (
+        columns,
+        {names[k]: float(own[k]) for k in order},
+        {names[k]: float(shift[k]) for k in order},
+    )
+
+
+def frame_text(trained: TrainedModel, frame: Frame | None) -> str:
+    """Describe the present offset in a line. It is empty at the training place, and after it was accepted."""
+    if frame is None or not frame.has_moved:
+        return ""
+    _, offset, shift = describe_frame(trained, frame)
+    return ev.moved_text(offset, shift, frame.since)
+
+
+def judged(frame: Frame, *, accept: bool) -> Frame:
+    """Accept the present place as the reference, or return to the training place.
+
+    Raises
+    ------
+    NothingToJudge
+        If the known classes have not moved.
+    """
+    if not frame.has_moved:
+        raise NothingToJudge("the stream has not moved away from training: there is no place to accept or reject")
+    if accept:
+        return frame._replace(verdict=ACCEPTED, reported=frame.offset)
+    return frame._replace(verdict=REJECTED, reported=frame.offset, before=frame.offset, offset=frame.offset * 0.0)

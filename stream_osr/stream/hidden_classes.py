@@ -6,11 +6,14 @@ nearest neighbours (:mod:`stream_osr.model.unassigned`). A group that is a class
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stream_osr.discovery.histories import leave, places_of, with_lives, without_lives
 from stream_osr.discovery.lifecycle import begin_emerged
 from stream_osr.model.lifecycle_moves import GatheredSubclass, gather
+from stream_osr.model.prior import numbers_of
 from stream_osr.model.unassigned import Alternatives, NoiseModel, UnassignedRows, is_broad, outweighs_noise
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
@@ -62,7 +65,9 @@ def stands_out(
     return outweighs_noise(around, key, int((places_of(_settled(chain, noise), others) < 0).sum()))
 
 
-def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> LifecycleUpdate:
+def find_core(
+    update: LifecycleUpdate, noise: NoiseModel, least: float, is_explained: Callable[[np.ndarray], bool]
+) -> LifecycleUpdate:
     """Announce a class hidden among the unassigned instances, if it contains one of the latest arrivals.
 
     Parameters
@@ -73,6 +78,8 @@ def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> Lifec
         Noise model.
     least
         Least p_unknown of an unassigned instance.
+    is_explained
+        Whether a move of all known classes explains a class with this mean, shape (d,).
     """
     chain, recent, settled = update.chain, update.recent, _settled(update.chain, noise)
 
@@ -87,7 +94,9 @@ def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> Lifec
     unassigned = UnassignedRows(recent.seq + at, recent.rows[at], recent.subclass[0, at])
     reported = chain.life.ids[chain.life.noticed]
     found = gather(Alternatives(chain.known, chain.state, noise), unassigned, arrived, reported)
-    return update if found is None else _announce(update, found)
+    if found is None or is_explained(numbers_of(found.core.rows, chain.known.prior).mean(axis=0)):
+        return update
+    return _announce(update, found)
 
 
 def _settled(chain: Chain, noise: NoiseModel) -> np.ndarray:

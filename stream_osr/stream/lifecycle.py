@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,10 @@ from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
 from stream_osr.model.unassigned import NoiseModel
 from stream_osr.stream import recent_instances
+from stream_osr.stream.arrival_order import independent_of
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
+from stream_osr.stream.frame import Explanations
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances
@@ -59,7 +62,9 @@ class LifecycleTerms(NamedTuple):
     unknown_share
         Usual unknown share of the stream, or that of the batch if it is larger.
     announces
-        Whether to announce new subclasses. False if all known classes have moved away at once.
+        Whether to announce new subclasses. False while all known classes have moved away at once.
+    is_explained
+        Whether a move of all known classes explains a subclass with this mean, shape (d,).
     """
 
     most: int
@@ -67,6 +72,7 @@ class LifecycleTerms(NamedTuple):
     noise_model: NoiseModel
     unknown_share: float
     announces: bool
+    is_explained: Callable[[np.ndarray], bool]
 
 
 def follow(
@@ -91,9 +97,14 @@ def follow(
     The next stream, the changes of the leader's subclasses, and an event if the unknown share has jumped.
     """
     rate, jumped = follow_unknown(trained, stream, posterior)
-    arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
+    arrival, frame = stream.arrival, stream.frame
+    share = max(rate.rate, float(batch.p_unknown.mean()))
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
-    student_terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
+    announces &= frame is None or not frame.has_moved
+    bounds = parameters.max_subclasses, parameters.max_dormant
+    student_terms = LifecycleTerms(
+        *bounds, trained.noise, share, announces, Explanations(trained, frame, posterior, independent_of(arrival))
+    )
     recent, came, updates = stream.recent, recent_instances.arrivals(batch), list[LifecycleUpdate]()
     for number, (chain, one) in enumerate(zip(stream.chains, posterior.seated, strict=True)):
         update = _follow(chain, number, one, recent, came, student_terms)
@@ -124,13 +135,17 @@ def _follow(
     noise_model, least = parameters.noise_model, least_unknown(parameters.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
-        return parameters.announces and stands_out(key, first, chain, number, recent, noise_model, least)
+        if not parameters.announces or not stands_out(key, first, chain, number, recent, noise_model, least):
+            return False
+        slot, d = slot_of(state, key), chain.known.prior.n_features
+        return not parameters.is_explained(state.dishes.matrix[slot, d, :d] / state.dishes.matrix[slot, d, d])
 
     life, changes = lifecycle.observe(life, coming, menu, is_class, chain_result.mostly_new)
     update = LifecycleUpdate(chain._replace(life=life), recent, chain_result.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(update, parameters.most, 0)
-    update = find_core(update, noise_model, least)
+    if parameters.announces:
+        update = find_core(update, noise_model, least, parameters.is_explained)
     chain = update.chain
     update = update._replace(chain=chain._replace(life=_sample(chain.life, update, result)))
     for key in (*update.changes.emerged, *update.changes.grew):

@@ -16,7 +16,7 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.histories import SubclassHistory, with_lives, without_lives
-from stream_osr.errors import InvalidSubclass
+from stream_osr.errors import InvalidSubclass, NothingToJudge
 from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
@@ -27,10 +27,11 @@ from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
 from stream_osr.stream.class_shift import class_shifts
+from stream_osr.stream.frame import judged
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
-from stream_osr.stream.undo_log import MovedTables, Muting, Promotion, record
+from stream_osr.stream.undo_log import FrameVerdict, MovedTables, Muting, Promotion, record
 from stream_osr.trained import TrainedModel
 
 Keys = Sequence[Sequence[int]]
@@ -100,6 +101,16 @@ def mute(
     return with_estimate(
         trained, stream._replace(undo_log=record(stream.undo_log, [Muting(number, subclasses)])), events
     )
+
+
+def judge_frame(stream: Stream, number: int = 0, *, accept: bool) -> Stream:
+    """Accept or reject the present place of the known classes (:func:`.frame.judged`)."""
+    if stream.frame is None:
+        raise NothingToJudge("the model has no references or no numbers, so that no move of all classes can be found")
+    before = stream.frame
+    action = FrameVerdict(number, before.offset, before.since, before.verdict)
+    log = record(stream.undo_log, [action])
+    return stream._replace(frame=judged(before, accept=accept), undo_log=log)
 
 
 def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:

@@ -56,9 +56,7 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     weight = None
     if base.weight is not None:
         weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
-    references = base._replace(
-        rows=rows, group=group, log_density=log_density, weight=weight, gain=gain, part=part
-    )
+    references = base._replace(rows=rows, group=group, log_density=log_density, weight=weight, gain=gain, part=part)
     return stream._replace(references=references)
 
 

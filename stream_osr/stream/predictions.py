@@ -31,6 +31,7 @@ from stream_osr.model.whitening import whiten
 from stream_osr.model.yeo_johnson import bend
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
+from stream_osr.stream.frame import move_of, offset_of
 from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
@@ -67,6 +68,7 @@ class PredictiveCache:
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
         self._foreign = ForeignColumns(trained, stream)
         self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
+        self._move, self._offset = move_of(trained, stream.frame), offset_of(stream.frame)
         self.labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
         self._references = references_of(trained, stream)
         self._max_false_unknown = None if self._references is None else parameters.max_false_unknown
@@ -103,7 +105,7 @@ class PredictiveCache:
         if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:
-            found = self._look(bend(self._space.yeo_johnson, values), self._views)
+            found = self._look(bend(self._space.yeo_johnson, values) - self._offset, self._views)
         return found[0] if self._shifted else self._final(*found)
 
     def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
@@ -114,14 +116,15 @@ class PredictiveCache:
 
     def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows with missing values, one pattern at a time."""
-        whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values)
+        whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values) - self._offset
         for pattern in range(NOTHING, len(missing.rank)):
             at = np.flatnonzero(missing.pattern == pattern)
             if pattern == NOTHING:
                 parts.append((at, *self._look(bent[at], whole)))
                 continue
             of = missing._replace(pattern=missing.pattern[at])
-            middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
+            whitened = whiten(self._space, values[at])
+            middle = complete_rows(whole[0], whitened if self._move is None else whitened - self._move, of, None)
             views = [with_open_directions(each, missing, pattern) for each in whole]
             parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
@@ -157,9 +160,9 @@ class PredictiveCache:
         level = odds = None
         check = self._chains[0].check
         if check is not None and check.dependent and self._references is not None:
-            own = mean_log_odds([self._log_odds(number, *each) for number, each in enumerate(looked)])
+            log_odds = mean_log_odds([self._log_odds(number, *each) for number, each in enumerate(looked)])
             typical = typicality_of(self._references, self._chains).typical
-            level, odds = typicality(mean, own, np.zeros(len(mean)), typical)
+            level, odds = typicality(mean, log_odds, np.zeros(len(mean)), typical)
         return mean_of([self._balanced(number, *each, level, odds) for number, each in enumerate(looked)]), mean
 
     def _log_odds(

@@ -25,7 +25,6 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
-from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
@@ -249,8 +248,10 @@ def typicality_of(references: References, chains: Sequence[Chain]) -> ReferenceT
     kept, known = model_of(references, 0).typicality, chains[0].known
     if id(known) not in kept:
         models = [model_of(references, number) for number in range(len(chains))]
-        own = [_log_odds(chain, density, each.new_of(chain.known)[: len(density)])
-               for chain, each, density in zip(chains, models, _all(references, len(chains)), strict=True)]
+        own = [
+            _log_odds(chain, density, each.new_of(chain.known)[: len(density)])
+            for chain, each, density in zip(chains, models, _all(references, len(chains)), strict=True)
+        ]
         log_odds = mean_log_odds(own)
         typical = typical_of(references, log_odds)
         found = typicality(np.mean(references.log_density, axis=0), log_odds, references.gains, typical)

@@ -30,7 +30,7 @@ from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
-from stream_osr.stream.frame import Frame, start_frame
+from stream_osr.stream.frame import Frame
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
@@ -245,7 +245,8 @@ class Stream(NamedTuple):
     faults
         Failing columns and repeated rows. ``None`` before the first instance, or if training has no reference values.
     frame
-        Offset of all known classes from their training place. ``None`` if it cannot be found.
+        Offset of all known classes from their training place. ``None`` before the first batch, or if it cannot be
+        found.
     """
 
     labels: tuple[Label, ...]
@@ -338,7 +339,6 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         drift=start_drift(n_classes, trained.known.prior.n_features),
         signals=Signals(),
         arrival=None if trained.order is None else begin(trained.order),
-        frame=start_frame(trained),
     )
 
 

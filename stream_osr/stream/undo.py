@@ -21,12 +21,12 @@ from stream_osr.stream.naming import with_estimate, with_muted
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, places, unshared
 from stream_osr.stream.state import Stream
-from stream_osr.stream.undo_log import Labelling, MovedTables, Promotion
+from stream_osr.stream.undo_log import FrameVerdict, Labelling, MovedTables, Promotion
 from stream_osr.trained import TrainedModel
 
 
 def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:
-    """Undo the last promotion, mute or label that has taken effect.
+    """Undo the last promotion, mute, label or verdict on a moved frame that has taken effect.
 
     Raises
     ------
@@ -34,7 +34,10 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
         If there is none.
     """
     if not stream.undo_log:
-        raise NothingToUndo("there is no promotion, mute or late label to undo. Labels from before freeze() stay")
+        raise NothingToUndo(
+            "there is no promotion, mute, late label or verdict on a moved frame to undo. "
+            "Labels from before freeze() stay"
+        )
     action = stream.undo_log[-1]
     stream = stream._replace(undo_log=stream.undo_log[:-1])
     common = about(trained, stream.state)
@@ -42,6 +45,12 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
         if isinstance(action, Labelling):
             stream = _undo_label(stream, action, parameters)
             return with_references(trained, _close_class(trained, stream, action.label)), []
+        if isinstance(action, FrameVerdict):
+            if stream.frame is not None:
+                back = action._replace(number=0)._asdict()
+                del back["number"]
+                stream = stream._replace(frame=stream.frame._replace(**back))
+            return stream, [ev.ActionUndone(action="frame", subclass_ids=(), **common)]
         before = set(stream.state.ids.tolist())
         if isinstance(action, Promotion):
             stream = _give_back(stream, action)

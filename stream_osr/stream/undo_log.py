@@ -116,7 +116,24 @@ class Muting(NamedTuple):
     subclasses: tuple[tuple[int, ...], ...]
 
 
-Action = Labelling | Promotion | Muting
+class FrameVerdict(NamedTuple):
+    """Verdict of a person on a moved frame.
+
+    Attributes
+    ----------
+    number
+        Place in the order of commands.
+    offset, since, verdict
+        Fields of :class:`.frame.Frame` before the verdict.
+    """
+
+    number: int
+    offset: np.ndarray
+    since: int
+    verdict: int
+
+
+Action = Labelling | Promotion | Muting | FrameVerdict
 
 
 def record(undo_log: tuple[Action, ...], new: Iterable[Action]) -> tuple[Action, ...]:

@@ -143,7 +143,7 @@ def nearest(
 RARE = 0.01
 """Share of new instances in a cell without evidence of a new class."""
 DEMANDED = math.log(len(LEVELS) * (1.0 - RARE) / RARE)
-"""Evidence, in nats, from which a cell rather has a new class: the prior odds, times the number of levels compared."""
+"""Evidence in nats from which a cell rather has a new class: the prior odds, times the number of levels."""
 SHARES = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])
 """Shares of the references below the stored quantiles of the scores."""
 
@@ -215,9 +215,9 @@ def _worst_tails(references: References, score: Array, own: Array, bound: Array)
 def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typical) -> tuple[Array, Array]:
     """Return the level of each of n instances within its nearest class, and its own odds of a new class, both (n,).
 
-    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are frozen ones,
-    ``(1 - rank) / rank`` with the rank among all references. Beyond these, the log odds grow linearly as within them,
-    and like the frozen log odds where the frozen classes favour a new class.
+    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are frozen
+    ones, ``(1 - rank) / rank`` with the rank among all references. Beyond these, the log odds grow linearly as within
+    them, and like the frozen log odds where the frozen classes favour a new class.
 
     Parameters
     ----------
