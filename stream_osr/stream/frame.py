@@ -181,13 +181,13 @@ def _followed(places: Places, frame: Frame, rows: np.ndarray) -> SharedOffset:
 
 def _alike(places: Places, offset: np.ndarray, other: np.ndarray) -> bool:
     """Whether the difference of two offsets is less than half of the first, or negligible."""
-    one, two = (each[np.isfinite(places.deviation)] for each in (offset, offset - other))
-    unit = places.deviation[np.isfinite(places.deviation)]
-    return bool(np.linalg.norm(two / unit) <= max(0.5 * np.linalg.norm(one / unit), SMALL))
+    at = np.isfinite(places.deviation)
+    size, apart = (float(np.linalg.norm(each[at] / places.deviation[at])) for each in (offset, offset - other))
+    return apart <= max(0.5 * size, SMALL)
 
 
 class Explanations:
-    """Whether a move of all known classes explains an emerging subclass: the last one, or one that begins.
+    """Moves of all known classes that may explain an emerging subclass: the last one, and one that begins.
 
     Parameters
     ----------
