@@ -37,7 +37,7 @@ TYPICAL = 0.98
 """Share of the reference instances that are typical of a known class."""
 LEAST_THERE, LEAST_GAIN = 0.5, 1.0
 """Least typical share at the offset, and the least gain in log likelihood there, for each instance."""
-STAYED = 0.2
+STAYED = 0.25
 """Largest share of the instances at the place before, among those of a known class and among those typical there."""
 CERTAIN, LEAST_CLASS = 0.9, 0.1
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such

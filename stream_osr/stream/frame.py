@@ -37,9 +37,9 @@ LATEST = 64
 """Instances of the latest part of the window."""
 MOVED_ON = 5.0
 """Gain in log likelihood, beside half of each feature, from which the latest part has another offset."""
-UNUSUAL, SUSPICIOUS = 0.05, 0.3
+UNUSUAL, SUSPICIOUS = 0.05, 0.2
 """Density rank below which an instance is unusual, and the unusual share from which an offset is fitted."""
-LONGEST = 512
+LONGEST = 256
 """Most instances between two fits. After each fit without a result, the interval doubles."""
 REPORTED = 192
 """Instances after a move before it is reported."""

@@ -31,7 +31,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.levels import log_odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
-from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results
+from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results, shares_of_labels
 from stream_osr.trust.references import References, call_known, plausible
 
 MOST_LABELS = 5
@@ -134,6 +134,8 @@ def follow_recall(
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = no_results(len(shares)) if stream.called is None else stream.called
+    if stream.called is not None and stream.arrival is not None and stream.arrival.counts_typicality:
+        shares = shares_of_labels(called.shares, posterior.probabilities[:, :-1])
     called = call(called, label, references.group[at], shares, len(posterior.rows), references.weights[at])
     if stream.arrival is not None and stream.arrival.counts_typicality:
         called = doubt(called, *_doubts(stream, posterior))
@@ -183,7 +185,7 @@ def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) 
     shares = np.zeros_like(called.shares)
     own = [j for j in classes if j < len(shares)]  # those that have been opened since, nobody was asked about
     shares[own] = called.shares[own]
-    return expect(called._replace(shares=shares), _distinct(references, len(shares)))
+    return expect(called._replace(shares=shares), _distinct(references, len(shares)), _spread(references))
 
 
 def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
@@ -194,6 +196,11 @@ def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
     lately = stream.drift.lately
     count, total = lately[[j for j in classes if j < len(lately)], :2].sum(axis=0).tolist()
     return total / count if count else None
+
+
+@once
+def _spread(references: References) -> float:
+    return references.spread
 
 
 @once

@@ -214,6 +214,23 @@ def call(
     return before._replace(right=right, unknown=unknown, total=total, shares=shares)
 
 
+def shares_of_labels(before: Array, probabilities: Array) -> Array:
+    """Update the shares of the classes with the decisions of a batch if neighbours are dependent.
+
+    The classes of a dependent stream come in runs, and the confusion of the references is not that of a run.
+
+    Parameters
+    ----------
+    before
+        Previous shares, shape (J,) or shorter if a class has come since.
+    probabilities
+        Probabilities of the known classes, shape (b, J).
+    """
+    weight = 0.5 ** (len(probabilities) / REMEMBERED) * REMEMBERED / math.log(2.0)
+    shares = weight * _fit(before, probabilities.shape[1]) + probabilities.sum(axis=0)
+    return np.asarray(shares / max(shares.sum(), 1e-300))
+
+
 @kernel
 def _called(
     right: Array, unknown: Array, total: Array, label: Array, group: Array, weight: Array, n_classes: int, fade: float
@@ -235,7 +252,7 @@ def _fit(values: Array, n_classes: int) -> Array:
     return np.append(values[:n_classes], np.zeros(max(n_classes - len(values), 0)))
 
 
-def expect(called: ReferenceResults, distinct: Array) -> ExpectedRecall | None:
+def expect(called: ReferenceResults, distinct: Array, spread: float = 0.0) -> ExpectedRecall | None:
     """Estimate the present recall. ``None``: no reference has been scored.
 
     Parameters
@@ -244,12 +261,14 @@ def expect(called: ReferenceResults, distinct: Array) -> ExpectedRecall | None:
         Recent results of references.
     distinct
         Effective number of references of each class (:meth:`References.distinct`), shape (J,).
+    spread
+        Standard deviation of the recall between parts of training (:attr:`References.spread`).
     """
     distinct = _fit(distinct, len(called.total))  # a class may have come since, or gone
     some, recall, error, unknown = _expect(called.right, called.unknown, called.total, called.shares, distinct)
     if not some:
         return None
-    return _doubted(called.doubt, recall, Z * error, unknown)
+    return _doubted(called.doubt, recall, Z * math.hypot(error, spread), unknown)
 
 
 def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int) -> ReferenceResults:

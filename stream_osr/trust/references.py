@@ -104,6 +104,21 @@ class References(NamedTuple):
         """Weight of each, shape (R,)."""
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the recall between the parts that the references were scored without.
+
+        It is that of a class in the stream, which is another part. It is 0 if neighbours are independent.
+        """
+        there = [self.part == part for part in np.unique(self.part[self.part >= 0])] if len(self.part) else []
+        if len(there) < 2:
+            return 0.0
+        right = np.mean(self.log_density, axis=0).argmax(axis=1) == self.group
+        recalls = [
+            np.mean([right[own & (self.group == j)].mean() for j in np.unique(self.group[own])]) for own in there
+        ]
+        return float(np.std(recalls, ddof=1))
+
     def distinct(self, n_classes: int) -> Array:
         """Return the effective number of evenly drawn references for the mean of each class, shape (J,).
 
