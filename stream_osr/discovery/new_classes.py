@@ -475,9 +475,14 @@ class NewClasses:
         The paper's Delta, equation (14): emerged subclasses divided by the subclasses for each known class.
     low, high
         Smallest and largest plausible number, from the disagreement of chains and counts.
+    ungrouped
+        Number of remembered unknown instances in no emerged subclass, if they are more than a few.
 
     Examples
     --------
+    >>> NewClasses((), number=0, delta=0, ungrouped=800)
+    estimated number of new classes: 0, candidates: 0
+    800 of the latest instances are unknown, in no group yet
     >>> NewClasses((CandidateClass((11, 14), 30, 0.25, "cement", (7, 9)),), number=1, delta=2, low=1, high=2)
     estimated number of new classes: 1 (1 to 2), candidates: 1
     candidates[0]: S11 and S14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
@@ -488,6 +493,7 @@ class NewClasses:
     delta: int
     low: int = 0
     high: int = 0
+    ungrouped: int = 0
 
     @property
     def estimate(self) -> Estimate:
@@ -508,7 +514,8 @@ class NewClasses:
 
     def _rest(self) -> list[str]:
         more = len(self.candidates) - SHOWN
-        return [f"and {more} smaller ones"] if more > 0 else []
+        rest = [f"and {more} smaller ones"] if more > 0 else []
+        return rest + [f"{self.ungrouped} of the latest instances are unknown, in no group yet"] * (self.ungrouped > 0)
 
 
 def name_of(ids: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -37,6 +38,10 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.prior_odds import PriorOdds, start_odds
 from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References
+
+
+UNGROUPED = 0.05
+"""Share of the remembered instances above which unknown instances in no emerged subclass are reported."""
 
 
 class BufferedInstance(NamedTuple):
@@ -372,10 +377,20 @@ def new_classes(
     emerged.
     """
     first = stream.chains[0].life
+    ungrouped = _count_ungrouped(stream)
     if not len(worth_telling(first)):
-        return NewClasses((), 0, first.delta), tuple(before or ())
+        return NewClasses((), 0, first.delta, ungrouped=ungrouped), tuple(before or ())
     with one_thread():
         chains, distances = stream.chains, before or repeat(None)
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
         emerging = [EmergingSubclasses(c.known, c.frozen, c.state, c.life) for c in chains]
-        return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured
+        found = find_new_classes(emerging, measured, stream.recent.subclass, stream.labels)
+        return replace(found, ungrouped=ungrouped), measured
+
+
+def _count_ungrouped(stream: Stream) -> int:
+    """Count the remembered unknown instances in no emerged subclass, 0 if they are few."""
+    life, recent = stream.life, stream.recent
+    unknown = (recent.p_unknown > 0.5) & ~np.isin(recent.subclass[0], life.ids[life.emerged])
+    count = int(unknown.sum())
+    return count if count > UNGROUPED * len(unknown) else 0
