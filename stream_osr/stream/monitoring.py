@@ -22,6 +22,7 @@ from stream_osr.model.dependence import (
     rank_share,
 )
 from stream_osr.model.prior import numbers_of
+from stream_osr.model.shared_offset import TYPICAL
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
@@ -185,7 +186,10 @@ def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) 
     shares = np.zeros_like(called.shares)
     own = [j for j in classes if j < len(shares)]  # those that have been opened since, nobody was asked about
     shares[own] = called.shares[own]
-    return expect(called._replace(shares=shares), _distinct(references, len(shares)), _spread(references))
+    now = expect(called._replace(shares=shares), _distinct(references, len(shares)), _spread(references))
+    if now is None or stream.frame is None or not stream.frame.has_moved:
+        return now
+    return now._replace(low=now.low * min(1.0, stream.frame.typical / TYPICAL))  # the rest may be known as well
 
 
 def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
