@@ -515,7 +515,9 @@ class NewClasses:
     def _rest(self) -> list[str]:
         more = len(self.candidates) - SHOWN
         rest = [f"and {more} smaller ones"] if more > 0 else []
-        return rest + [f"{self.ungrouped} of the latest instances are unknown, in no group yet"] * (self.ungrouped > 0)
+        return rest + [f"{self.ungrouped} of the latest instances are unknown, in no group yet"] * (
+            self.ungrouped > 0
+        )
 
 
 def name_of(ids: Sequence[int]) -> str:

@@ -84,7 +84,7 @@ class Frame(NamedTuple):
 
     @property
     def has_moved(self) -> bool:
-        """Whether the known classes are away from the training place and nobody has accepted the new one."""
+        """Whether the known classes are away from the training place and no person has accepted the new one."""
         return self.verdict != ACCEPTED and bool(self.offset.any())
 
 

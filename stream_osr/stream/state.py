@@ -39,7 +39,6 @@ from stream_osr.trust.prior_odds import PriorOdds, start_odds
 from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References
 
-
 UNGROUPED = 0.05
 """Share of the remembered instances above which unknown instances in no emerged subclass are reported."""
 
