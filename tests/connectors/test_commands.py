@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, errors
+from stream_osr.stream.frame import ACCEPTED, REJECTED
 from stream_osr_connectors.commands import Command, history, runner
 from stream_osr_connectors.commands.file_log import CommandLog
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
@@ -130,10 +131,11 @@ def test_a_verdict_on_a_moved_frame_is_undone(tmp_path: Path) -> None:
     path, rows = tmp_path / "c", [x for x, _ in moved_part(224)]
     model = fitted_once(batch_size=32, chains=1, window=32, seed=5)
     run(model, MemorySource(rows), Sinks(MemorySink()), checkpoint=path)
-    for action in ("accept_frame", "reject_frame"):
-        for one, moved in ((Command(action), False), (Command("undo"), True)):
-            receipt = ask(path, one)
-            assert bool(load_checkpoint(path).model.signals.frame) == moved, receipt.message
+    undo = (Command("undo"), 0)
+    for one, verdict in ((Command("accept_frame"), ACCEPTED), undo, (Command("reject_frame"), REJECTED), undo):
+        receipt, model = ask(path, one), load_checkpoint(path).model
+        assert model.value.stream.frame.verdict == verdict, receipt.message
+        assert bool(model.signals.frame) == (one.action == "undo")
     assert [entry.undone_by for entry in history(path)] == [2, None, 4, None]
     assert history(path)[2].line().endswith("Z  reject frame: done after 224 records, undone by 4")
 

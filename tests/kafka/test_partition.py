@@ -121,7 +121,7 @@ def test_a_moved_frame_is_seen_and_judged() -> None:
     assert len(list(model.drain())) == 224
     partition = begin(model, Boundary(0))
     stats.follow(partition.model)
-    assert "in 'b' by +" in stats.frame
+    assert "in b by +" in stats.frame
     given = [{"accept_frame": "in/3"}, {"undo": "in/3"}, {"reject_frame": "in/3"}, {"undo": "in/3"}]
     for place, each in enumerate(given, start=1):
         command = parse_record(json.dumps(each).encode())

@@ -70,7 +70,7 @@ def test_a_moved_frame_is_seen_until_it_is_back_and_as_the_model_has_it(state: S
     assert shown(state)["frame"] == model_view(fitted_once(chains=1))["frame"] == ""
     moved = {"type": "FrameMoved", "seq": 0, "columns": ["temp"], "since": 0, "share": 0.9}
     line = (
-        "the stream differs from training in 'temp' by +4.1 (2.3 standard deviations) in all classes since instance 0"
+        "the stream differs from training in temp by +4.1 (2.3 standard deviations) in all classes since instance 0"
     )
     for offset, expected in (({"temp": 4.1}, line), ({}, "")):
         state.event(0, {**moved, "offset": offset, "shift": dict.fromkeys(offset, 2.3)})

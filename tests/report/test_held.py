@@ -84,7 +84,7 @@ def test_dependence_is_said_beside_the_recall(whole):
 
 
 def test_a_moved_frame_is_said_beside_the_recall(whole):
-    assert "The stream differs from training in 'b' by +" in Page(report_page(moved_model())).squeezed
+    assert "The stream differs from training in b by +" in Page(report_page(moved_model())).squeezed
     assert "differs from training" not in whole.text
 
 
