@@ -679,19 +679,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             nothing.
         NotTrained
             If training has not ended.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> model.mute(model.new_classes().candidates[0].subclasses)
-        >>> model.new_classes().number, model.predict_one({"a": 10, "b": 20})
-        (0, 'unknown')
         """
         state = self.value
         stream, events = mute(*state.running, subclass_ids, state.asked)
@@ -701,9 +688,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def accept_frame(self) -> None:
         """Accept the present place of the known classes as the reference, after a :class:`FrameMoved` event.
 
-        The known classes have moved together, and the new place is theirs from now on: a repaired instrument, another
-        season. Instances are judged as before. Announcements continue, and no signal shows the offset any more.
-        :meth:`undo` takes this back.
+        The new place is theirs from now on: a repaired instrument, another season. Instances are judged as before,
+        announcements continue, and :attr:`signals` has no ``frame``. :meth:`undo` takes this back.
 
         Raises
         ------
@@ -711,21 +697,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If the known classes have not moved.
         NotTrained
             If training has not ended.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(seed=7)
-        >>> for a, b in rng.normal(size=(300, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal(size=(300, 2)):
-        ...     model.learn_one({"a": a + 20 * (a > 0), "b": b + 9})
-        >>> [event.columns for event in model.drain_events() if type(event).__name__ == "FrameMoved"]
-        [('b',)]
-        >>> model.accept_frame()
-        >>> model.signals.frame
-        ''
         """
         self._judge_frame(accept=True)
 
@@ -753,7 +724,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         removed. If a decision has named the class, it stays in the list of classes, but no instance is assigned to
         it. The last 100 actions can be undone.
 
-        Undoing a promotion or a mute emits an :class:`ActionUndone` event. Labels have no events.
+        Undoing anything but a label emits an :class:`ActionUndone` event.
 
         Raises
         ------
@@ -761,20 +732,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If no action is left to undo.
         NotTrained
             If training has not ended.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> model.promote(model.new_classes().candidates[0].subclasses, "abvoe")
-        >>> model.undo()
-        >>> model.predict_one({"a": 10, "b": 20})
-        'unknown'
         """
         state = self.value
         trained, stream = state.running
@@ -1193,20 +1150,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If the model has not been trained.
         MissingExtra
             If the library is not installed.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal([15, 20], size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> frame = model.to_frame()
-        >>> frame.loc[frame["kind"] == "new", ["size", "share", "stage", "nearest_class", "new_class"]]
-           size  share   stage nearest_class  new_class
-        2    64    1.0  active         right          0
         """
         found = self.new_classes()
         assert self.value.stream is not None

@@ -67,6 +67,16 @@ def stream_part(n: int, seed: int = 0, new_share: float = 0.3) -> list[tuple[dic
     return [(around(centres[label], 1, rng)[0], str(label)) for label in truth]
 
 
+def moved_part(n: int, seed: int = 0) -> list[tuple[dict[str, float], str]]:
+    """Instances of the known classes, all moved by 6 in one column."""
+    return [({**x, "b": x["b"] + 6.0}, label) for x, label in stream_part(n, seed, new_share=0.0)]
+
+
+def moved_model() -> OpenSetRecognizer:
+    """A recognizer whose stream has moved away from training."""
+    return play(fitted_once(batch_size=32, chains=1, window=32, seed=5), moved_part(224))
+
+
 def dependent_rows(n: int, seed: int, memory: float = 0.95) -> list[tuple[dict[str, float], str]]:
     """Rows of two classes that last for a while, each an autoregressive process; ``memory`` 0: independent rows."""
     rng, state, out = np.random.default_rng([seed, 3]), {"left": np.zeros(3), "right": np.zeros(3)}, []

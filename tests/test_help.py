@@ -18,7 +18,7 @@ SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafk
 
 COMMANDS = (
     *("warmup", "demo", "fit", "run", "report", "watch", "mcp", "inspect"),
-    *("label", "promote", "mute", "undo", "history"),
+    *("label", "promote", "mute", "accept-frame", "reject-frame", "undo", "history"),
     *("serve", "topics", "reconcile"),
 )
 

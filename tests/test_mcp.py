@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 READING = ["list_candidates", "explain_candidate", "show_examples", "signals", "history"]
-CHANGES = ["promote", "mute", "undo"]
+CHANGES = ["promote", "mute", "accept_frame", "reject_frame", "undo"]
 PIPES = ("stdin", "stdout", "stderr")
 DEEP: Any = "end"
 for _ in range(150):
@@ -50,6 +50,8 @@ HOSTILE: list[tuple[str, Mapping[str, Any], str]] = [
     ("mute", {"subclass": ["sensors/3:11"]}, "one stream"),
     ("mute", {"subclass": ["11"], "reason": 3}, "reason"),
     ("mute", {"subclass": [True]}, "True"),
+    ("accept_frame", {}, "has not moved"),
+    ("reject_frame", {"subclass": ["11"]}, "no argument"),
     ("undo", {"n": "all"}, "n is"),
     ("undo", {"n": 10**400}, "undo"),
     ("no_tool\n", {}, "no tool"),

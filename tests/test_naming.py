@@ -356,7 +356,7 @@ def test_the_last_action_is_undone_first(trained):
     twin.undo()  # before it has taken effect
     twin.flush()
     assert content(twin) == before
-    with pytest.raises(NothingToUndo, match="no promotion, mute or late label to undo"):
+    with pytest.raises(NothingToUndo, match="no promotion, mute, late label or verdict on a moved frame to undo"):
         twin.undo()
 
 

@@ -48,7 +48,7 @@ def test_before_anything_is_learnt_there_is_no_prediction():
     assert drained(model) == ([], [])
     model.flush()
     arguments = {"learn_label": ("key", "left"), "promote": ([1], "x"), "mute": ([1],)}
-    for name in ("summary", "freeze", "undo", "trained", "menu", *arguments):
+    for name in ("summary", "freeze", "undo", "accept_frame", "trained", "menu", *arguments):
         with pytest.raises(NotTrained):
             getattr(model, name)(*arguments.get(name, ()))
 

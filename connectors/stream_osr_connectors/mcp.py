@@ -89,7 +89,7 @@ class StreamTools:
     def signals(self, given: Mapping[str, Any]) -> Any:
         """Return the facts about the stream."""
         page = self._watcher.refresh()
-        names = ("stream", "unknown", "recall", "dependent", "signals", "new_classes", "notes")
+        names = ("stream", "unknown", "recall", "dependent", "frame", "signals", "new_classes", "notes")
         return {**{name: page[name] for name in names}, **_bounded("known", page["known"])}
 
     def history(self, given: Mapping[str, Any]) -> Any:
@@ -144,8 +144,8 @@ TOOLS: Mapping[str, _Entry] = {
         StreamTools.examples, _CANDIDATE, ("candidate",),
     ),
     "signals": _Entry(
-        "Show the share of unknown instances, the expected recall of the known classes, and counts of drift, "
-        "novelty, outliers and problems of data quality.",
+        "Show the share of unknown instances, the expected recall of the known classes, an offset of all known "
+        "classes from training, and counts of drift, novelty, outliers and problems of data quality.",
         StreamTools.signals,
     ),
     "history": _Entry("Show the audit log of commands, the newest first.", StreamTools.history),
@@ -164,8 +164,18 @@ TOOLS: Mapping[str, _Entry] = {
         lambda tools, given: tools.change("mute", given),
         {"subclass": _SUBCLASSES, **_REASON}, ("subclass",), True,
     ),
+    "accept_frame": _Entry(
+        "Accept the present place of the known classes as the reference, if the signals have a moved frame.",
+        lambda tools, given: tools.change("accept_frame", given),
+        _REASON, (), True,
+    ),
+    "reject_frame": _Entry(
+        "Treat the present place of the known classes as new, if the signals have a moved frame.",
+        lambda tools, given: tools.change("reject_frame", given),
+        _REASON, (), True,
+    ),
     "undo": _Entry(
-        "Undo the latest promotion, mute or label.",
+        "Undo the latest promotion, mute, label or verdict on a moved frame.",
         lambda tools, given: tools.change("undo", given),
         {
             "n": {"type": "integer", "description": "Number in the history. It fails if another command is newer."},

@@ -535,7 +535,9 @@ def moved_text(offset: Mapping[Hashable, float], shift: Mapping[Hashable, float]
     """
     if not offset:
         return f"the stream is back at the training place since instance {since}"
-    listed = [f"{brief(name)} by {by:+.3g} ({shift[name]:.2g}" for name, by in islice(offset.items(), MOVED)]
+    listed = [
+        f"{printable(str(name), 60)} by {by:+.3g} ({shift[name]:.2g}" for name, by in islice(offset.items(), MOVED)
+    ]
     first, *others = listed
     columns = ", ".join([f"{first} standard deviations)", *(f"{each})" for each in others)])
     more = f" and {len(offset) - MOVED} more columns" if len(offset) > MOVED else ""

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, errors
+from stream_osr.stream.frame import ACCEPTED, REJECTED
 from stream_osr_connectors.commands import Command, history, runner
 from stream_osr_connectors.commands.file_log import CommandLog
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
 from stream_osr_connectors.files.checkpoint import Checkpoint, ask, load_checkpoint
 from stream_osr_connectors.files.file_run import Sinks, go_on
 from stream_osr_connectors.files.locking import sole_writer
-from tests.blobs import around
+from tests.blobs import around, fitted_once, moved_part
 from tests.connectors.models import NAMES
 from tests.file_runs import run
 from tests.processes import COMMAND, Process
@@ -105,10 +106,11 @@ def test_what_cannot_be_done_is_refused_at_once_and_stands_in_the_log(work: Path
         (Command("promote", ids, "unknown"), errors.InvalidLabel),
         (Command("label", key="nobody", label="left"), errors.InvalidInstance),
         (Command("undo"), errors.NothingToUndo),
+        (Command("accept_frame"), errors.NothingToJudge),
     ):
         with pytest.raises(error):
             ask(path, one)
-    assert outcomes(path) == ["refused"] * 4
+    assert outcomes(path) == ["refused"] * 5
     assert all(entry.why for entry in history(path))
     assert load_checkpoint(path).model.new_classes() == before
 
@@ -123,6 +125,19 @@ def test_an_undo_is_of_the_last_one_that_stands(work: Path) -> None:
     for one in (Command("promote", ids, "sky"), undo):
         ask(path, one)
     assert history(path)[-2].undone_by == 6
+
+
+def test_a_verdict_on_a_moved_frame_is_undone(tmp_path: Path) -> None:
+    path, rows = tmp_path / "c", [x for x, _ in moved_part(224)]
+    model = fitted_once(batch_size=32, chains=1, window=32, seed=5)
+    run(model, MemorySource(rows), Sinks(MemorySink()), checkpoint=path)
+    undo = (Command("undo"), 0)
+    for one, verdict in ((Command("accept_frame"), ACCEPTED), undo, (Command("reject_frame"), REJECTED), undo):
+        receipt, model = ask(path, one), load_checkpoint(path).model
+        assert model.value.stream.frame.verdict == verdict, receipt.message
+        assert bool(model.signals.frame) == (one.action == "undo")
+    assert [entry.undone_by for entry in history(path)] == [2, None, 4, None]
+    assert history(path)[2].line().endswith("Z  reject frame: done after 224 records, undone by 4")
 
 
 def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
@@ -144,6 +159,7 @@ def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
         (Command("mute"), "mute without a subclass"),
         (Command("mute", (1,), "sky"), "mute with a label"),
         (Command("undo", key="k"), "undo with a key"),
+        (Command("reject_frame", (1,)), "reject_frame with a subclass"),
         (Command("mute", (-1,)), "subclass id is -1"),
         (Command("mute", (True,)), "subclass id is True"),
         (Command("mute", (1,) * 1001), "1001 subclasses at a time"),

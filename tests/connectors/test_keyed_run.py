@@ -153,7 +153,7 @@ def test_commands_name_the_stream(work: Path) -> None:
         (Command("promote", (id,), "sky"), "a stream for each key. Name the key: KEY/ID"),
         (Command("promote", (id,), "sky", stream="nowhere"), "no stream with key 'nowhere'"),
         (Command("label", key="r1", label="sky"), "a stream for each key"),
-        (Command("undo", stream=by), "no promotion, mute or late label to undo"),
+        (Command("undo", stream=by), "no promotion, mute, late label or verdict on a moved frame to undo"),
     ]:
         with pytest.raises(StreamOSRError, match=why):
             ask(checkpoint, refused)

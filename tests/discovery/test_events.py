@@ -38,6 +38,7 @@ EVENTS: list[Event] = [
     events.UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64),
     events.ColumnFailed(**ABOUT, column="a", kind="stuck", since=9, size=16, value=0.0, low=1.0, high=2.0, longest=1),
     events.DependenceFound(**ABOUT, kind="neighbours depend", labels=("left",), correlation=0.25, since=128),
+    events.FrameMoved(**ABOUT, columns=("a",), offset={"a": 4.1}, shift={"a": 2.3}, since=0, share=0.9),
     events.RowsRepeated(**ABOUT, first=Moment(96, None, "k"), size=32, usual=1),
     events.RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97),
     events.EventsSummed(**ABOUT, counts={"SubclassGrew": 7, "SubclassEmerged": 2}, since=3, until=90, emerged=(5, 9)),

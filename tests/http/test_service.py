@@ -91,7 +91,10 @@ def test_results_arrive_as_server_sent_events(client: httpx.Client, path: str) -
 
 
 def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -> None:
-    candidate = client.get("/v1/candidates").json()["candidates"][0]
+    found = client.get("/v1/candidates").json()
+    candidate = found["candidates"][0]
+    assert found["frame"] == ""
+    assert "\nstream_osr_frame_moved 0\n" in client.get("/metrics").text
     assert candidate["size"] > 50
     with one.client() as stranger:
         answers = stranger.post("/v1/undo", json={}), stranger.get("/v1/decisions")
@@ -101,6 +104,8 @@ def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -
         ("labels", {"key": "k319", "label": "left"}),
         ("undo", {}),
         ("mute", {"subclass": [987654]}),
+        ("accept-frame", {}),
+        ("reject-frame", {"reason": "a repair"}),
     ):
         answer = client.post(f"/v1/{path}", json=wish)
         assert answer.status_code == 202, answer.text
@@ -109,7 +114,8 @@ def test_people_with_a_token_give_commands(one: Service, client: httpx.Client) -
         history = client.get("/v1/commands").json()["commands"]
         time.sleep(0.05)
     found = [(each["n"], each["by"], each["outcome"].partition(":")[0], each["undone"]) for each in history[::-1]]
-    expected = [(1, "done", False), (2, "done", True), (3, "done", False), (4, "refused", False)]
+    expected = [(1, "done", False), (2, "done", True), (3, "done", False)]
+    expected += [(n, "refused", False) for n in (4, 5, 6)]
     assert found == [(n, "anna", outcome, undone) for n, outcome, undone in expected]
     assert client.post("/v1/undo", json={"n": 2}).status_code == 409
     one.send(client, ({**each, "key": f"later {each['key']}"} for each in instances(64, seed=1)))

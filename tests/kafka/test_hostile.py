@@ -59,7 +59,7 @@ wishes = st.one_of(
     st.fixed_dictionaries({"key": ids, "label": labels}),
     st.fixed_dictionaries({"subclass": subclasses, "label": labels}),
     st.fixed_dictionaries({"subclass": subclasses, "mute": st.just(True)}),
-    st.just({"undo": "in/3"}),
+    st.sampled_from([{action: "in/3"} for action in ("undo", "accept_frame", "reject_frame")]),
     st.fixed_dictionaries({}, optional=optional),
     st.dictionaries(st.sampled_from([*optional, "subclass"]), hostile.json_values),
 ).filter(lambda command: command.get("label") not in ("left", "right"))

@@ -103,6 +103,18 @@ def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
     assert samples["stream_osr_dependent"] == [(three, 1), (four, 0)], "partition 5 has no recognizer"
 
 
+def test_a_moved_frame_is_a_metric_and_named_beside_readiness() -> None:
+    figures, menu = live(), MenuSize(1, 2, 3, 4.0, 5.0)
+    figures.partitions[PLACE].menu = menu
+    figures.partitions[PLACE].frame = "the stream differs from training in a"
+    figures.partitions[OTHER] = PartitionStats(menu=menu)
+    figures.partitions[Place("sensors", 5)] = PartitionStats()
+    with port({"osr-0": figures}) as address:
+        assert [value for _, value in scrape(address)["stream_osr_frame_moved"]] == [1, 0], "partition 5 has no model"
+        line = "every worker is ready; sensors/3: the stream differs from training in a\n"
+        assert ask(address, "/readyz") == (200, line)
+
+
 def test_a_recall_that_has_dropped_is_named_beside_readiness() -> None:
     figures = live()
     figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)

@@ -28,7 +28,7 @@ from stream_osr_connectors.kafka.stats import PartitionRecall, PartitionStats, S
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, PartitionOutput
-from tests.blobs import fitted_once, stream_part
+from tests.blobs import fitted_once, moved_model, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)
@@ -94,6 +94,8 @@ def test_names_mutes_and_undoing(new: Partition, caplog: Any) -> None:
     given = [
         {"subclass": name, "mute": True},
         {"undo": "in/3"},
+        {"accept_frame": "in/3"},
+        {"reject_frame": "in/4"},
         {"subclass": f"in/4:{emerged}", "label": "elsewhere"},
         {"subclass": f"other/3:{emerged}", "label": "elsewhere"},
         {"subclass": "in/3:99999", "label": "nothing"},
@@ -107,10 +109,25 @@ def test_names_mutes_and_undoing(new: Partition, caplog: Any) -> None:
     after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 9), DECODE)
     kinds = [type(e).__name__ for e in outcome.events]
     assert [kind for kind in kinds if kind in expected] == expected
-    assert caplog.text.count("was not applied") == 2
+    assert caplog.text.count("was not applied") == 3
+    assert "command accept_frame was not applied: the stream has not moved" in caplog.text
     assert caplog.text.count("has started a new run since") == 1
     assert after.model.summary().known[-1].name == "third"
     assert after.history.last == Boundary(192, 9)
+
+
+def test_a_moved_frame_is_seen_and_judged() -> None:
+    model, stats = moved_model(), PartitionStats()
+    assert len(list(model.drain())) == 224
+    partition = begin(model, Boundary(0))
+    stats.follow(partition.model)
+    assert "in b by +" in stats.frame
+    given = [{"accept_frame": "in/3"}, {"undo": "in/3"}, {"reject_frame": "in/3"}, {"undo": "in/3"}]
+    for place, each in enumerate(given, start=1):
+        command = parse_record(json.dumps(each).encode())
+        partition, _ = step(partition, PLACE, [], [command], Boundary(0, place), DECODE)
+        stats.follow(partition.model)
+        assert bool(stats.frame) == (command.action == "undo"), each
 
 
 # Coming back

@@ -98,6 +98,19 @@ def test_undo_takes_back_the_newest_act_and_names_it(page, server):
     assert server.requests[1] == {"action": "undo", "n": 3, "subclass": ["11"]}  # of that partition
 
 
+def test_a_moved_frame_is_accepted_and_rejected(page, server):
+    sign_in(page)
+    drawn(page, server.update(lambda state: state.update(frame="the stream differs from training in temp")))
+    line = page.locator("#frame", has_text="differs from training in temp")
+    for name in ("Accept", "Reject"):
+        line.get_by_role("button", name=name).click()
+        page.locator("#said", has_text="done").wait_for()
+    assert server.requests == [{"action": "accept_frame"}, {"action": "reject_frame"}]
+    drawn(page, server.update(lambda state: state["stream"].update(kind="kafka")))
+    assert line.is_visible()
+    assert not line.get_by_role("button").first.is_visible(), "the command needs the name of a partition"
+
+
 def test_a_refusal_is_shown_at_its_card_and_the_typed_text_stays(page, server):
     server.answer = lambda request: (409, {"error": "there is no subclass 11 any more"})
     sign_in(page)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from stream_osr_connectors.page.live.checkpoint_view import model_view
 from stream_osr_connectors.page.live.class_summary import MOST_BINS
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
 from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
+from tests.blobs import fitted_once, moved_model
 
 STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
 
@@ -62,6 +64,22 @@ def test_dependence_is_seen_by_an_event_and_by_the_model(state: State) -> None:
     state.caught_up()
     assert shown(state)["dependent"] is True
     assert view_model(state, STREAM, {"dependent": False}, {}, [])["dependent"] is False, "the model knows better"
+
+
+def test_a_moved_frame_is_seen_until_it_is_back_and_as_the_model_has_it(state: State) -> None:
+    assert shown(state)["frame"] == model_view(fitted_once(chains=1))["frame"] == ""
+    moved = {"type": "FrameMoved", "seq": 0, "columns": ["temp"], "since": 0, "share": 0.9}
+    line = (
+        "the stream differs from training in temp by +4.1 (2.3 standard deviations) in all classes since instance 0"
+    )
+    for offset, expected in (({"temp": 4.1}, line), ({}, "")):
+        state.event(0, {**moved, "offset": offset, "shift": dict.fromkeys(offset, 2.3)})
+        state.caught_up()
+        assert shown(state)["frame"] == expected
+    state.event(0, {**moved, "offset": {"temp": "x"}, "shift": {}})
+    state.caught_up()
+    assert "1 line is no event" in shown(state)["notes"][0]
+    assert view_model(state, STREAM, model_view(moved_model()), {}, [])["frame"].startswith("the stream differs")
 
 
 def test_what_is_said_of_a_subclass_is_seen(state: State) -> None:

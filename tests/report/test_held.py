@@ -10,7 +10,7 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import collect
-from tests.blobs import dependent_rows, fitted, learn_all
+from tests.blobs import dependent_rows, fitted, learn_all, moved_model
 from tests.report.conftest import EVIL_CLASSES, Page, Run
 
 
@@ -81,6 +81,11 @@ def test_dependence_is_said_beside_the_recall(whole):
     said = "Instances are treated as dependent on their neighbours since instance 0. Mean correlation of neighbours"
     assert f"{said} by class: " in Page(report_page(model)).squeezed
     assert "dependent on their neighbours" not in whole.text
+
+
+def test_a_moved_frame_is_said_beside_the_recall(whole):
+    assert "The stream differs from training in b by +" in Page(report_page(moved_model())).squeezed
+    assert "differs from training" not in whole.text
 
 
 def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(run, dropped):

@@ -1,4 +1,4 @@
-"""Commands to a stream: ``stream-osr promote | mute | undo | label``, and ``history``.
+"""Commands to a stream: ``stream-osr promote | mute | label | accept-frame | reject-frame | undo``, and ``history``.
 
 With ``--checkpoint`` they go to a run over files, otherwise to a Kafka service.
 """
@@ -86,19 +86,41 @@ def mute(
 
 
 @commands.command(cls=ServiceCommand)
+def accept_frame(
+    context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
+    reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Accept the present place of the known classes, after a FrameMoved event.
+
+    Example: stream-osr accept-frame --checkpoint decisions.jsonl.checkpoint
+    """
+    _ask_stream(context)
+
+
+@commands.command(cls=ServiceCommand)
+def reject_frame(
+    context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
+    reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Treat the present place of the known classes as new, after a FrameMoved event.
+
+    Example: stream-osr reject-frame --checkpoint decisions.jsonl.checkpoint
+    """
+    _ask_stream(context)
+
+
+@commands.command(cls=ServiceCommand)
 def undo(
     context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
     """Undo the last change of a stream.
 
-    A change is a promotion, a mute or a late label.
+    A change is a promotion, a mute, a late label, or a verdict on a moved frame.
 
     Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
     """
-    if checkpoint is None and stream is None:
-        raise InvalidParameter("undo needs --checkpoint FILE for a run over files, or TOPIC/PARTITION for a service")
-    _ask(context)
+    _ask_stream(context)
 
 
 @commands.command(cls=ServiceCommand)
@@ -122,12 +144,20 @@ def _entries(context: typer.Context) -> Iterable[CommandEntry]:
     return history_of_service(_settings(context))
 
 
+def _ask_stream(context: typer.Context) -> None:
+    """Send a command to a stream as a whole."""
+    if context.params["checkpoint"] is None and context.params["stream"] is None:
+        places = "--checkpoint FILE for a run over files, or TOPIC/PARTITION for a service"
+        raise InvalidParameter(f"{context.command.name} needs {places}")
+    _ask(context)
+
+
 def _ask(context: typer.Context) -> None:
     """Send the command of a command line to its stream."""
     from stream_osr_connectors.commands import Command  # slow to import, and --help does without
 
     given: dict[str, Any] = context.params
-    action: Any = context.command.name
+    action: Any = str(context.command.name).replace("-", "_")
     key = _whole(given["key"]) if given.get("whole_key") else given.get("key")
     by = _login_name() if given["by"] is None else given["by"]
     command = Command(action, label=given.get("label"), key=key, reason=given["reason"], by=by)

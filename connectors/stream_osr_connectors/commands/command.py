@@ -1,4 +1,4 @@
-"""A command to a stream (promote, mute, label or undo): checks, description and application."""
+"""A command to a stream (promote, mute, label, a verdict on a moved frame, or undo)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stream_osr import OpenSetRecognizer, limits
 from stream_osr.config import Label
-from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, InvalidSubclass, NothingToUndo
+from stream_osr.errors import (
+    InvalidInstance,
+    InvalidLabel,
+    InvalidParameter,
+    InvalidSubclass,
+    NothingToJudge,
+    NothingToUndo,
+)
 from stream_osr.keyed import full_id
 from stream_osr.labels import as_known, clean_label
 from stream_osr.printable_text import brief, typed
@@ -18,9 +25,11 @@ from ..values import DecodeError, key_of, label_of_json
 
 logger = logging.getLogger("stream_osr")
 
-Action: TypeAlias = Literal["promote", "mute", "undo", "label"]
+Action: TypeAlias = Literal["promote", "mute", "undo", "label", "accept_frame", "reject_frame"]
 """Kinds of commands. :class:`Command` describes them."""
-NAMED_ACTIONS = "Promotions, mutes, late labels and undos"
+OF_STREAM = ("undo", "accept_frame", "reject_frame")
+"""Kinds of commands to a stream as a whole."""
+NAMED_ACTIONS = "Promotions, mutes, late labels, verdicts on a moved frame and undos"
 """All kinds of commands, for messages."""
 Result: TypeAlias = Literal["done", "refused", "left"]
 """Applied, impossible, or meant for an earlier run and therefore skipped."""
@@ -80,7 +89,8 @@ class Command(NamedTuple):
     ----------
     action
         ``promote``: make these subclasses part of this class. ``mute``: stop events of these subclasses. ``label``:
-        give the instance with this key this class. ``undo``: undo the last of these commands.
+        give the instance with this key this class. ``accept_frame``, ``reject_frame``: accept the present place of
+        the known classes as the reference, or treat it as new. ``undo``: undo the last of these commands.
     subclasses
         Ids of emerging subclasses.
     label
@@ -184,7 +194,7 @@ class Command(NamedTuple):
         if self.action == "label":
             return f"label {self.key} as {self.label}" + (f" in {self.stream}" if self.stream is not None else "")
         to = f" to {self.label}" if self.action == "promote" else ""
-        return f"{self.action} {', '.join(self.names) or self.place}".rstrip() + to
+        return f"{self.action.replace('_', ' ')} {', '.join(self.names) or self.place}".rstrip() + to
 
     def effect(self) -> str:
         """Describe the effect of the command.
@@ -192,8 +202,8 @@ class Command(NamedTuple):
         >>> Command("mute", (11,)).effect()
         'subclass 11 is muted: still unknown, no further events'
         """
-        if self.action == "undo":
-            return "the last promotion, mute or label is undone"
+        if self.action in _EFFECTS:
+            return _EFFECTS[self.action]
         if self.action == "label":
             return f"{self.key} counts as {self.label} from the next micro-batch on"
         those = f"subclass {self.names[0]} is" if len(self.names) == 1 else f"subclasses {', '.join(self.names)} are"
@@ -217,14 +227,14 @@ class Command(NamedTuple):
         ([{'undo': True, 'stream': 'pump 1'}], [{'subclass': 'pump 1/11', 'stream': 'pump 1', 'mute': True}])
         """
         of: list[dict[str, object]] = [{"subclass": name, "run": self.run} for name in self.names]
-        if self.action == "undo":
-            of = [{"undo": self.place if self.stream is None else True}]
+        if self.action in OF_STREAM:
+            of = [{self.action: self.place if self.stream is None else True}]
         if self.stream is not None:
             of = [{**each, "stream": self.place} for each in of or [{}]]
         what = {"mute": True if self.action == "mute" else None, "key": self.key, "label": self.label}
         given = [{**each, **what, "reason": self.reason, "by": self.by} for each in of or [{}]]
         if self.partition is None and self.stream is None and self.action != "label":
-            parse_name(*(self.names[:1] or [self.place]), whole=self.action != "undo")
+            parse_name(*(self.names[:1] or [self.place]), whole=self.action not in OF_STREAM)
         return [{name: value for name, value in each.items() if value is not None} for each in given]
 
     def apply(self, model: OpenSetRecognizer, *, keys_elsewhere: bool = False) -> CommandResult:
@@ -240,7 +250,7 @@ class Command(NamedTuple):
         place = model.value.asked - (self.action == "undo")
         try:
             self._apply(model, keys_elsewhere)
-        except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo) as error:
+        except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToJudge, NothingToUndo) as error:
             return CommandResult("refused", why=str(error), error=type(error).__name__)
         except MemoryError:
             raise
@@ -252,6 +262,10 @@ class Command(NamedTuple):
     def _apply(self, model: OpenSetRecognizer, keys_elsewhere: bool) -> None:
         if self.action == "undo":
             model.undo()
+        elif self.action == "accept_frame":
+            model.accept_frame()
+        elif self.action == "reject_frame":
+            model.reject_frame()
         elif self.action == "mute":
             model.mute(self.subclasses)
         elif self.label is not None:
@@ -269,6 +283,11 @@ _NEEDED = (
     ("label", "Give the name of a class", ("promote", "label")),
     ("key", "Give the key of an instance", ("label",)),
 )
+_EFFECTS: Mapping[str, str] = {
+    "undo": "the last change is undone",
+    "accept_frame": "the present place of the known classes is the reference",
+    "reject_frame": "the present place of the known classes is new",
+}
 
 
 def _words(reason: object, by: object) -> tuple[Any, Any]:
@@ -305,6 +324,8 @@ def parse_record(value: bytes | None) -> Command:
     ('promote', (17,), 'leak', None, ('sensors', 3))
     >>> parse_record(b'{"key": "a7", "label": "leak"}').action, parse_record(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
+    >>> parse_record(b'{"accept_frame": true, "stream": "pump 1"}').describe()
+    'accept frame pump 1'
     """
     import orjson  # an extra brings it, which those who read topics have
 
@@ -327,14 +348,15 @@ def parse_record(value: bytes | None) -> Command:
 def _parse_fields(parsed: Mapping[str, object]) -> Command:
     label, run = label_of_json(parsed.get("label"), "auto"), parsed.get("run")
     partition, stream = (None, None) if "stream" not in parsed else parse_stream(parsed["stream"])
-    if "undo" in parsed:
-        if stream is None:
-            partition, _ = parse_name(parsed["undo"], whole=False)
-        return Command("undo", partition=partition, stream=stream)
+    for action in get_args(Action):
+        if action in OF_STREAM and action in parsed:
+            if stream is None:
+                partition, _ = parse_name(parsed[action], whole=False)
+            return Command(action, partition=partition, stream=stream)
     if "subclass" not in parsed:
         key = key_of(parsed.get("key"))
         if key is None or label is None:
-            raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
+            raise DecodeError(f"it needs a key and a label, a subclass and a label, or one of {', '.join(OF_STREAM)}")
         return Command("label", label=label, key=key, partition=partition, stream=stream)
     if stream is None:
         partition, subclass = parse_name(parsed["subclass"])

@@ -182,7 +182,7 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
     ------
     InvalidParameter
         If the command is incomplete or too long. Nothing is written then.
-    InvalidSubclass, InvalidLabel, InvalidInstance, NothingToUndo
+    InvalidSubclass, InvalidLabel, InvalidInstance, NothingToJudge, NothingToUndo
         If the command cannot be applied. The log then has it as refused. If a run uses the checkpoint, only the log
         has the failure.
     PersistenceError

@@ -121,6 +121,11 @@ class FolderRun(Thread):
         """Number of accepted instances that the run has not read."""
         return self.journal.last - self.totals["read"]
 
+    @property
+    def frame(self) -> str:
+        """Offset of all known classes from their training place, in a line (`Signals.frame`)."""
+        return copy.copy(self.model).signals.frame
+
     def new_classes(self) -> NewClasses:
         """Return the candidate new classes at present."""
         return copy.copy(self.model).new_classes()

@@ -212,7 +212,8 @@ class Routes:
         found = await run_in_threadpool(self._run.new_classes)
         names = ("name", "subclasses", "size", "share", "nearest_class", "exemplars")
         listed = [{name: getattr(each, name) for name in names} for each in found.candidates]
-        return json_answer({"candidates": listed, "number": found.number, "low": found.low, "high": found.high})
+        answer = {"candidates": listed, "number": found.number, "low": found.low, "high": found.high}
+        return json_answer({**answer, "frame": self._run.frame})
 
     # Commands.
 
@@ -232,6 +233,14 @@ class Routes:
     async def mute(self, request: Request) -> Response:
         """Stop the events of subclasses."""
         return await self._command(request, "mute")
+
+    async def accept_frame(self, request: Request) -> Response:
+        """Accept the present place of the known classes."""
+        return await self._command(request, "accept_frame")
+
+    async def reject_frame(self, request: Request) -> Response:
+        """Treat the present place of the known classes as new."""
+        return await self._command(request, "reject_frame")
 
     async def undo(self, request: Request) -> Response:
         """Revert the latest command."""
@@ -272,7 +281,7 @@ class Routes:
         counters = {"accepted": run.journal.durable}
         counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
         gauges = {"behind": run.behind, "waiting": self._acceptor.waiting, "ready": int(not self._trouble())}
-        gauges["followers"] = len(self._followers)
+        gauges |= {"followers": len(self._followers), "frame_moved": int(bool(self._run.frame))}
         gauges |= {"journal_bytes": run.journal.segments.size(), "journal_files": len(run.journal.segments)}
         text = [f"# TYPE stream_osr_{n}_total counter\nstream_osr_{n}_total {v}" for n, v in counters.items()]
         text += [f"# TYPE stream_osr_{n} gauge\nstream_osr_{n} {v}" for n, v in gauges.items()]

@@ -22,6 +22,7 @@ from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, Inv
 from stream_osr_connectors.values import DecodeError
 
 from ..commands.command import (
+    OF_STREAM,
     Command,
     CommandReceipt,
     Partition,
@@ -168,7 +169,7 @@ class CommandTopic:
         return self._commands.commands(begin, end)
 
     def asks(self, partition: Partition, begin: int) -> bool:
-        """Return whether there is a promotion, mute or undo for a partition since a place.
+        """Return whether there is a command other than a label for a partition since a place.
 
         Late labels are not included, because they wait for instances.
 
@@ -319,7 +320,7 @@ def _check_place(producer: PlainProducer, settings: ServiceSettings, partition: 
 
 
 def named(settings: ServiceSettings, name: str, command: Command) -> list[Command]:
-    """Resolve a name to commands on subclasses of partitions, or an undo to its partition.
+    """Resolve a name to commands on subclasses of partitions, or to a command on a partition.
 
     Parameters
     ----------
@@ -344,10 +345,10 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
         return [_of_key(name, command)]
     if given is None:
         try:
-            partition, subclass = parse_name(name, whole=command.action != "undo")
+            partition, subclass = parse_name(name, whole=command.action not in OF_STREAM)
         except DecodeError as error:
             raise InvalidParameter(f"the service could not do that: {error}") from None
-        return [command._replace(partition=partition, subclasses=() if command.action == "undo" else (subclass,))]
+        return [command._replace(partition=partition, subclasses=() if command.action in OF_STREAM else (subclass,))]
     if settings.subclasses is None:
         raise InvalidParameter(
             f"setting subclasses: {name} is an id of `stream-osr reconcile`. Set the topic that it reads"

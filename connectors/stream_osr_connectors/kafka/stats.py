@@ -179,6 +179,8 @@ class PartitionStats:
         Recall of known classes after the latest micro-batch.
     dependent
         Whether neighbouring instances are treated as dependent, ``None`` without a recognizer.
+    frame
+        Offset of all known classes from their training place, in a line (`Signals.frame`).
     found
         Recent statistics of the model, ``None`` before the first or during a replay.
     keys, keys_awake, most_keys
@@ -197,6 +199,7 @@ class PartitionStats:
     menu: MenuSize | None = None
     recall: PartitionRecall = NO_RECALL
     dependent: bool | None = None
+    frame: str = ""
     found: ModelMetrics | None = None
     keys: int | None = None
     keys_awake: int | None = None
@@ -207,7 +210,7 @@ class PartitionStats:
         self.menu, signals = model.menu, model.signals
         promised = model.trained.report.known_recall if self.menu.references else None
         self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
-        self.dependent = signals.dependent
+        self.dependent, self.frame = signals.dependent, signals.frame
 
     @property
     def lag(self) -> int | None:

@@ -245,6 +245,11 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _gauge("dependent", "1 while neighbouring instances are treated as dependent (DependenceFound).", "dependent"),
     _gauge(
+        "frame_moved",
+        "1 while all known classes are away from their training place (FrameMoved).",
+        lambda of, now: of.menu and bool(of.frame),
+    ),
+    _gauge(
         "signals",
         "Signals since the start of the stream. The counts are part of the state and survive a restart.",
         lambda of, now: (
@@ -343,7 +348,7 @@ class Overview(Collector):
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
-        """Return whether every worker can publish decisions, with reasons, dropped recalls and refused keys."""
+        """Return whether every worker can publish decisions, with the condition of the partitions."""
         now, workers = time.monotonic(), self.stats()
         if not workers:
             return Health(False, "there is no worker")
@@ -355,13 +360,19 @@ class Overview(Collector):
             for place, its in sorted(of.copy().partitions.items())
             if its.recall.dropped
         ]
+        moved = [
+            f"{place}: {its.frame}"
+            for of in workers.values()
+            for place, its in sorted(of.copy().partitions.items())
+            if its.frame
+        ]
         full = [
             f"{place}: it has max_keys ({its.most_keys}) keys, and {n} records of further keys were dead letters"
             for of in workers.values()
             for place, its in sorted(of.copy().partitions.items())
             if (n := of.counts["keys_refused", place])
         ]
-        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *full]))
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full]))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""

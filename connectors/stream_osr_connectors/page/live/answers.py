@@ -22,9 +22,9 @@ MOST_GUESSES = 8
 """Most wrong tokens that are checked at the same time. Others are refused at once."""
 
 _CODES: tuple[tuple[type[errors.StreamOSRError], int], ...] = (
-    (Conflict, 409), (errors.NothingToUndo, 409), (errors.InvalidSubclass, 422), (errors.InvalidLabel, 422),
-    (errors.InvalidInstance, 422), (errors.InvalidParameter, 422), (errors.PersistenceError, 409),
-    (errors.ConnectorError, 409),
+    (Conflict, 409), (errors.NothingToUndo, 409), (errors.NothingToJudge, 409), (errors.InvalidSubclass, 422),
+    (errors.InvalidLabel, 422), (errors.InvalidInstance, 422), (errors.InvalidParameter, 422),
+    (errors.PersistenceError, 409), (errors.ConnectorError, 409),
 )  # fmt: skip
 
 

@@ -164,6 +164,7 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "recall": recall,
         "dependent": signals.dependent,
+        "frame": signals.frame,
         "recalls": recalls(model),
         "signals": {
             name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality", "odd_values")

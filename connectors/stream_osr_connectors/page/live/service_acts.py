@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
+from stream_osr_connectors.commands.command import OF_STREAM
 from stream_osr_connectors.commands.command_entry import pair_undos
 from stream_osr_connectors.kafka.client.consumers import TopicFollower
 from stream_osr_connectors.kafka.client.errors import start_explained
@@ -79,8 +80,10 @@ class ServiceActs(Acts):
             self._entries = pair_undos(kept)
 
     def _send(self, commands: Sequence[Command]) -> CommandReceipt:
-        if commands[0].action == "undo" and commands[0].partition is None:
-            raise InvalidParameter("there is no command to undo")
+        first = commands[0]
+        if first.action in OF_STREAM and first.partition is None:
+            remedy = f"name the partition: stream-osr {first.action.replace('_', '-')} TOPIC/PARTITION"
+            raise InvalidParameter("there is no command to undo" if first.action == "undo" else remedy)
         return ask(self._settings, *commands)
 
     def notes(self) -> Sequence[str]:

@@ -286,6 +286,8 @@ def metrics_view(text: str) -> dict[str, Any]:
 
     >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
     {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
+    >>> metrics_view('stream_osr_frame_moved{partition="0"} 0')
+    {'frame': ''}
     """
     by_name: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
@@ -293,14 +295,18 @@ def metrics_view(text: str) -> dict[str, Any]:
             place = f"{sample.labels.get('topic')}/{sample.labels.get('partition')}"
             by_name.setdefault(sample.name.removeprefix("stream_osr_"), {})[place] = sample.value
     recall = by_name.get("expected_recall")
+    moved = by_name.get("frame_moved")
+    view: dict[str, Any] = {} if moved is None or any(moved.values()) else {"frame": ""}
+    if "dependent" in by_name:
+        view["dependent"] = any(by_name["dependent"].values())
     if not recall:
-        return {}
+        return view
     place = min(recall, key=lambda each: recall[each])
     value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
     high = min(1.0, value + (value - low))
     promised = by_name.get("promised_recall", {}).get(place)
     facts: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
-    return {"recall": facts} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})
+    return {"recall": facts, **view}
 
 
 def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:

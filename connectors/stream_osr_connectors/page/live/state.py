@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from stream_osr.discovery.events import moved_text
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.input_records import UNUSABLE, whole, why_unusable
@@ -74,6 +75,7 @@ class State:
         self.delta: int | None = None
         self.recall: dict[str, float] | None = None
         self.dependent = False
+        self._frames: dict[int, str] = {}
         self.unusable: Counter[str] = Counter()
         self.why: dict[str, str] = {}
         self.forgotten = 0
@@ -179,6 +181,11 @@ class State:
                 before.recent -= 1
 
     @property
+    def frame(self) -> str:
+        """Offset of all known classes from their training place, in words, from the latest event of each track."""
+        return "; ".join(filter(None, self._frames.values()))
+
+    @property
     def recent(self) -> int:
         """Number of instances in the recent counts, at most ``RECENT``."""
         return len(self._recent)
@@ -267,6 +274,10 @@ class State:
                 self.recall = {"value": value, "low": low, "high": high, "promised": promised}
             elif kind.name == "DependenceFound":
                 self.dependent = True
+            elif kind.name == "FrameMoved":
+                offset, shift = ({name: float(by) for name, by in event[its].items()} for its in ("offset", "shift"))
+                text = moved_text(offset, shift, whole(event["since"], "since"))
+                self._frames[track.number] = f"{track.prefix} {text}".lstrip() if offset else ""
             elif kind.name == "EventsSummed":
                 for key in list(event["emerged"])[:MOST_NAMELESS]:
                     self._announce(track, whole(key, "emerged"))

@@ -261,7 +261,7 @@ def view_model(
         Facts about the feed.
     view
         Facts from a checkpoint or from the service's metrics: ``recall``, ``recalls`` of classes, ``dependent``,
-        ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``, ``keys``.
+        ``frame``, ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``, ``keys``.
     named
         As for :func:`inbox`.
     others
@@ -277,6 +277,7 @@ def view_model(
         "known": known_classes(state, view.get("recalls") or {}),
         "recall": view.get("recall") or state.recall,
         "dependent": view.get("dependent", state.dependent),
+        "frame": state.frame if view.get("frame") is None else view["frame"],
         "unknown": {
             "n": state.unknown,
             "rate": round(state.unknown / max(state.decided, 1), 6),

@@ -160,6 +160,8 @@ class RecallSection(NamedTuple):
         Whether the model has reference instances. True without a model.
     dependent
         Dependence of neighbouring instances at the end, in words. Empty if instances are independent.
+    frame
+        Offset of all known classes from their training place at the end, in words. Empty if there is none.
     """
 
     drops: tuple[RecallDrop, ...]
@@ -169,6 +171,7 @@ class RecallSection(NamedTuple):
     below: bool = False
     guarded: bool = True
     dependent: str = ""
+    frame: str = ""
 
 
 def recall_section(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, Any]]) -> RecallSection:
@@ -194,9 +197,9 @@ def recall_section(model: OpenSetRecognizer | None, events: Iterable[Mapping[str
         return RecallSection(*found)
     report, signals = model.trained.report, model.signals
     guarded = not model.trained.unguarded
-    dependent = _dependent(signals)
+    words = _dependent(signals), signals.frame and f"{signals.frame[0].upper()}{signals.frame[1:]}."
     return RecallSection(
-        *found, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded, dependent
+        *found, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded, *words
     )
 
 

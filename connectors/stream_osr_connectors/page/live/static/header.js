@@ -24,7 +24,16 @@ export function drawHeader(state) {
   say(find("headline"), things === 0 ? "No new candidates" : `${plural(things, "candidate")} to check`);
   say(find("about"), about(stream));
   document.title = `${things === 0 ? "" : `(${things}) `}${name}: stream-osr`;
+  drawFrame(state.frame ?? "", stream.kind);
   keep(find("tiles"), tiles(state), (tile) => tile.what, makeTile, updateTile);
+}
+
+// The offset of all known classes. A service has one for each partition, and needs its name on the command line.
+function drawFrame(text, kind) {
+  const [told, ...buttons] = find("frame").children;
+  show(find("frame"), text !== "");
+  say(told, printable(text, 600));
+  for (const button of buttons) show(button, mayAct() && kind !== "kafka");
 }
 
 function about({ name, kind, source, running, behind }) {

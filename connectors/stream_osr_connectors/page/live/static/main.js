@@ -69,7 +69,11 @@ async function undoAct(act) {
     said("There is nothing to undo.");
     return;
   }
-  const reply = await deeds.ask({ action: "undo", n: act.n, ...inPartition(act.subclasses ?? []) });
+  await send({ action: "undo", n: act.n, ...inPartition(act.subclasses ?? []) });
+}
+
+async function send(what) {
+  const reply = await deeds.ask(what);
   if (reply !== null) said(reply.ok ? reply.text : `Not done: ${reply.text}`, !reply.ok);
 }
 
@@ -135,6 +139,8 @@ keys({
   "?": open("help"),
 });
 find("who").addEventListener("click", who);
+for (const button of find("frame").querySelectorAll("button"))
+  button.addEventListener("click", () => send({ action: button.dataset.action }));
 find("help-opens").addEventListener("click", open("help"));
 const link = follow(take, drawLink);
 find("link").querySelector("button").addEventListener("click", link.again);
