@@ -2,17 +2,17 @@
 
 Levels of density show how dense an instance is in the known classes. Each level has a share of the references.
 
-Typicality shows how usual an instance is for its nearest class. It gives another estimate of the known share of a
-cell.
+Typicality shows how usual an instance is. It gives another estimate of the known share of a cell, and the odds of
+each instance.
 
 If neighbouring instances depend on each other, a run of known instances lies close together. It looks like a tight
 new subclass. References are spread over the whole class and do not fall into it. The location is then no evidence,
-but typicality is. In any part of a class, the instances of a run are as dense as some block of training instances
+but typicality is. In any part of a class, the instances of a run are as typical as some block of training instances
 that the density has not seen. Instances of no known class are in the tail.
 
-Let r be the share of a class's references that are at most as dense as an instance. Let F be the distribution of r
-over the instances of a cell. The share of known ones among those in the tail is at most ``r / F(r)``. This is the
-tail-area false discovery rate (Efron and Tibshirani 2002, as in Benjamini and Hochberg 1995).
+Let a be the share of the references up to a level, and F that of the instances of a cell. The share of new instances
+is then ``(F - a) / (1 - a)``, if all of them are in the tail (the two-groups model, Efron and Tibshirani 2002). The
+likelihood ratio of the two samples is the evidence that there are any.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Typical(NamedTuple):
         class's references, and the quantiles ``LEVELS``. The first row is for frozen densities, the second for
         densities given the previous instances.
     tail
-        Share of the known instances up to each level, shape (L,).
+        Share of the known instances up to each level, in the block of arrival that has most of them, shape (L,).
     quantiles
         Ascending frozen scores of all references at the :data:`SHARES`, shape (Q,).
     effective
@@ -215,9 +215,9 @@ def _worst_tails(references: References, score: Array, own: Array, bound: Array)
 def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typical) -> tuple[Array, Array]:
     """Return the level of each of n instances within its nearest class, and its own odds of a new class, both (n,).
 
-    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are frozen
-    ones, ``(1 - rank) / rank`` with the rank among all references. Beyond these, the log odds grow linearly as within
-    them, and like the frozen log odds where the frozen classes favour a new class.
+    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are
+    ``(1 - rank) / rank``, with the rank of the frozen score among all references. Beyond these, the log odds grow
+    linearly as within them, and like the frozen log odds where the frozen classes favour a new class.
 
     Parameters
     ----------

@@ -1,0 +1,158 @@
+"""One offset of all known classes is found in a window of the stream. A new class is no such offset."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.model.shared_offset import (
+    Places,
+    SharedOffset,
+    find_shared_offset,
+    is_typical,
+    log_ratio,
+    places_of_classes,
+)
+from stream_osr.model.whitening import Whitening, whiten
+
+D = 18
+CENTRES = 1.2 * np.random.default_rng(7).normal(size=(5, D))
+UNITS = np.tile([1.0, 10.0, 0.1], 6)
+
+
+class Trained(NamedTuple):
+    """Four known classes: places, whitening, and standard deviations of the features in training."""
+
+    places: Places
+    whitening: Whitening
+    deviation: np.ndarray
+
+
+def drawn(n: int, seed: int, shares: Any = (1.0, 1.0, 1.0, 1.0, 0.0)) -> tuple[np.ndarray, np.ndarray]:
+    """Draw instances of Gaussian classes with the given shares. The last class is new."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(5, size=n, p=np.array(shares) / np.sum(shares))
+    return UNITS * (CENTRES[y] + rng.normal(size=(n, D))), y
+
+
+@cache
+def trained() -> Trained:
+    X, y = drawn(800, 0)
+    model = OpenSetRecognizer(chains=1, seed=1)
+    model.learn_many(X, y.tolist())
+    model.freeze()
+    known, whitening, references = model.trained.known, model.trained.whitening, model.trained.references
+    return Trained(places_of_classes(known, whitening, references.rows), whitening, X.std(axis=0))
+
+
+def found(X: np.ndarray, **arguments: Any) -> SharedOffset:
+    places, whitening, _ = trained()
+    arguments.setdefault("now", np.zeros(D))
+    return find_shared_offset(places, whiten(whitening, X), **arguments)
+
+
+@pytest.mark.parametrize("column", range(0, D, 3))
+def test_an_offset_in_one_column_is_found_and_followed_to_its_size(column: int) -> None:
+    """The place before attracts instances on its side, so that the first fit is a little too far."""
+    deviation, (X, _) = trained().deviation, drawn(256, 10 + column)
+    X[:, column] += 3.0 * deviation[column]
+    for n in (64, 256):
+        one = found(X[:n])
+        assert one.has_moved
+        assert np.flatnonzero(one.offset).tolist() == [column]
+        assert one.before < 0.6 < 0.9 < one.after
+        assert one.classes == 4
+    assert one.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.2)
+    followed = found(X, now=one.offset, track=True)
+    assert np.flatnonzero(followed.offset).tolist() == [column]
+    assert followed.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.1)
+
+
+def test_offsets_of_several_columns_are_found_and_no_others() -> None:
+    deviation, (X, _) = trained().deviation, drawn(256, 1)
+    by = np.zeros(D)
+    by[[0, 2, 5]] = 2.0, -3.0, 1.0
+    X += by * deviation
+    one = found(X)
+    assert one.has_moved
+    np.testing.assert_allclose(one.offset / deviation, by, atol=0.15)
+    assert np.flatnonzero(one.offset).tolist() == [0, 2, 5]
+
+
+def test_a_new_class_beside_a_move_does_not_hide_it() -> None:
+    deviation, (X, _) = trained().deviation, drawn(256, 2, (1.0, 1.0, 1.0, 1.0, 0.7))
+    X[:, 0] += 3.0 * deviation[0]
+    one = found(X)
+    assert one.has_moved
+    assert np.flatnonzero(one.offset).tolist() == [0]
+    assert one.offset[0] / deviation[0] == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.parametrize("n", [64, 256])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_at_its_place_has_not_moved(n: int, seed: int) -> None:
+    assert not found(drawn(n, 20 + seed)[0]).has_moved
+
+
+@pytest.mark.parametrize("known", [1.0, 0.5, 0.1, 0.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_new_class_is_no_move_whatever_its_share(known: float, seed: int) -> None:
+    X, _ = drawn(256, 30 + seed, (known, known, known, known, 4.0 * (1.0 - known)))
+    assert not found(X).has_moved
+
+
+@pytest.mark.parametrize("only", range(4))
+def test_a_move_of_one_class_alone_may_be_a_new_class(only: int) -> None:
+    deviation, (X, _) = trained().deviation, drawn(256, 3, np.eye(5)[only])
+    X[:, 0] += 3.0 * deviation[0]
+    one = found(X)
+    assert one.after > 0.9
+    assert one.classes == 1
+    assert not one.has_moved
+
+
+def test_classes_that_stay_refute_a_move_of_the_others() -> None:
+    deviation, (X, y) = trained().deviation, drawn(256, 4)
+    X[y >= 2, 0] += 3.0 * deviation[0]
+    one = found(X)
+    assert one.stayed > 0.2
+    assert not one.has_moved
+
+
+def test_a_few_dependent_instances_are_no_evidence_of_a_class() -> None:
+    deviation, (X, _) = trained().deviation, drawn(256, 5)
+    X[:, 0] += 3.0 * deviation[0]
+    assert found(X, independent=0.1).classes == 4
+    few = found(X, independent=0.01)
+    assert few.classes == 0
+    assert not few.has_moved
+
+
+def test_a_known_offset_is_followed_and_left() -> None:
+    deviation, (X, _) = trained().deviation, drawn(256, 6)
+    X[:, 0] += 3.3 * deviation[0]
+    now = np.where(np.arange(D) == 0, 3.0 * deviation, 0.0)
+    followed = found(X, now=now, track=True)
+    assert followed.offset[0] / deviation[0] == pytest.approx(3.3, abs=0.1)
+    assert np.flatnonzero(followed.offset).tolist() == [0]
+    back = found(drawn(256, 7)[0], now=now)
+    assert back.has_moved
+    assert not back.offset.any()
+
+
+def test_where_the_offset_began_is_where_its_likelihood_becomes_larger() -> None:
+    places, whitening, deviation = trained()
+    X, _ = drawn(200, 8)
+    X[120:, 3] += 3.0 * deviation[3]
+    rows, none = whiten(whitening, X), np.zeros(D)
+    offset = np.where(np.arange(D) == 3, 3.0 * deviation, 0.0)
+    gain = log_ratio(places, rows, offset, none)
+    assert np.cumsum(gain[::-1])[::-1].argmax() == 120
+    np.testing.assert_allclose(log_ratio(places, rows, none, offset).shape, (200,))
+    typical = is_typical(places, rows)
+    assert typical[:120].mean() > 0.94
+    assert typical[120:].mean() < 0.6
