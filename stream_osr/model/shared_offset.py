@@ -37,8 +37,8 @@ TYPICAL = 0.98
 """Share of the reference instances that are typical of a known class."""
 LEAST_THERE, LEAST_GAIN = 0.5, 1.0
 """Least typical share at the offset, and the least gain in log likelihood there, for each instance."""
-STAYED = 0.25
-"""Largest share of the instances at the place before, among those of a known class and among those typical there."""
+STAYED = 0.03
+"""Largest share of the instances at the place before, among those of a known class at either place."""
 CERTAIN, LEAST_CLASS = 0.9, 0.1
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
 instances for a class to count. They must be one independent instance or more. At least two classes must be there,
@@ -95,8 +95,7 @@ class SharedOffset(NamedTuple):
     gain
         Mean log likelihood of an instance at the offset, less that at the place before.
     stayed
-        Share of the instances at the place before, the larger of two: among those of a known class at either place,
-        and among those that are typical at the place before.
+        Share of the instances at the place before, among those of a known class at either place.
     classes
         Number of classes at the offset.
     """
@@ -189,7 +188,7 @@ def _fit(
         volume = 0.5 * d * np.log(heat)
         for _ in range(ROUNDS):
             distance = _distances(places, residual, offset @ places.forward)
-            share = _responsibilities(places.log_weight - volume - 0.5 * distance / heat, stay, log_outlier)[0]
+            share = _responsibilities(places.log_weight - volume - 0.5 * distance / heat, stay, log_outlier)
             if heat == 1.0:
                 share *= (distance.min(axis=1) < places.cut)[:, None]
             weight = np.tensordot(share.sum(axis=0), precision, axes=1)
@@ -204,12 +203,27 @@ def _fit(
     return offset
 
 
-def _responsibilities(there: Array, stay: Array, log_outlier: Array) -> tuple[Array, Array]:
-    """Responsibilities of the classes at the offset, shape (n, K), and at the place before, shape (n,)."""
+def _responsibilities(there: Array, stay: Array, log_outlier: Array) -> Array:
+    """Responsibilities of the classes at the offset, beside those at the place before, shape (n, K)."""
     peak = np.maximum(np.maximum(there.max(axis=1), stay.max(axis=1)), log_outlier)[:, None]
     at_offset, at_place = np.exp(there - peak), np.exp(stay - peak).sum(axis=1)
     total = at_offset.sum(axis=1) + at_place + np.exp(log_outlier - peak[:, 0])
-    return at_offset / total[:, None], at_place / total
+    return np.asarray(at_offset / total[:, None])
+
+
+def _log_sum(log_joint: Array) -> Array:
+    return np.asarray(np.logaddexp.reduce(log_joint, axis=1))
+
+
+def _stayed(there: Array, stay: Array, log_outlier: Array) -> float:
+    """Estimate the share at the place before, among instances of a known class, by EM for both shares."""
+    log_joint, log_share = np.stack([there, stay, log_outlier]), np.zeros((3, 1))
+    for _ in range(ROUNDS):
+        whole = log_joint + log_share
+        responsible = np.exp(whole - np.logaddexp.reduce(whole, axis=0)).mean(axis=1)
+        log_share = np.log(np.maximum(responsible, 1e-12))[:, None]
+        log_share[2] -= np.log(NO_CLASS)  # which the density has already
+    return float(responsible[1] / max(responsible[0] + responsible[1], 1e-300))
 
 
 def _log_outlier(places: Places, rows: Array) -> Array:
@@ -264,10 +278,9 @@ def find_shared_offset(
         offset = _fit(places, residual, others, log_outlier, np.where(moved, offset, 0.0), moved, HEATS[-1:])
         distance = _distances(places, residual, offset @ places.forward)
         there = places.log_weight - 0.5 * distance
-        share, stays = _responsibilities(there, stay, log_outlier)
+        share = _responsibilities(there, stay, log_outlier)
         of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
         surely = np.where(of_class > CERTAIN, 1.0, 0.0).sum(axis=0)
-        stayed = stays.sum() / max(stays.sum() + of_class.sum(), 1e-300)
         found.append(
             SharedOffset(
                 offset,
@@ -275,7 +288,7 @@ def find_shared_offset(
                 float(before.mean()),
                 float((distance.min(axis=1) < places.cut).mean()),
                 float((_log_likelihood(there, log_outlier) - _log_likelihood(stay, log_outlier)).mean()),
-                float(max(stayed, stays[before].mean() if before.any() else 0.0)),
+                _stayed(_log_sum(there), _log_sum(stay), log_outlier),
                 int((surely > max(LEAST_CLASS * len(rows), 1.0 / independent)).sum()),
             )
         )

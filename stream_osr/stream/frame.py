@@ -208,7 +208,7 @@ class Explanations:
     def _moves(self) -> list[np.ndarray]:
         """Moves that lead from a known class to a subclass that they explain, in whitened coordinates."""
         trained, frame, posterior = self._trained, self._frame, self._posterior
-        if frame is None:
+        if frame is None or frame.verdict == REJECTED:
             return []
         moves = [frame.before - frame.offset] if frame.since >= 0 else []
         unusual = _unusual(frame, posterior)[-len(posterior.rows) :]

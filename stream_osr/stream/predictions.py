@@ -34,12 +34,12 @@ from stream_osr.stream.faults import believable
 from stream_osr.stream.frame import move_of, offset_of
 from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.odd_columns import ForeignColumns
-from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
+from stream_osr.stream.reference_check import current_shares, fit_check, model_of, typicality_of
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
-from stream_osr.trust.levels import levels_of, log_odds_of_new, mean_log_odds, typicality
+from stream_osr.trust.levels import known_by_typicality, levels_of, log_odds_of_new, mean_log_odds, typicality
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
@@ -190,8 +190,12 @@ class PredictiveCache:
             return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
         if level is None:
             level = self._levels[number].levels_of(log_density)
-        nobody = np.full(len(responsibilities), np.nan)
-        return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds)
+        nobody, cells, arrival = np.full(len(responsibilities), np.nan), None, self.stream.arrival
+        if odds is not None and arrival is not None:
+            counts = fit_check(chain.check, chain.state.ids, n_classes).counts.stream
+            typical = typicality_of(self._references, self._chains).typical
+            cells = known_by_typicality(counts, typical, arrival.independent)
+        return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds, cells)
 
 
 @kernel

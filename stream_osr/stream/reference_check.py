@@ -37,6 +37,7 @@ from stream_osr.trust.levels import (
     level_bounds,
     levels_of,
     log_odds_of_new,
+    mean_known,
     mean_log_odds,
     nearest,
     references_below,
@@ -481,13 +482,13 @@ def _count_references(
     classes = class_shares(independent * counts.votes, levels.confusion, trained, check.shares.classes)
     shares = cell_shares(counts, classes, levels.many, levels.spread, check.shares.kappa, check.known, due)
     if dependent:
-        share = known_by_typicality(counts.stream, typical, independent)
-        by_level = np.repeat(share, counts.stream.shape[1]).reshape(counts.stream.shape)
+        cells = known_by_typicality(counts.stream, typical, independent)
+        by_level = np.repeat(mean_known(cells), counts.stream.shape[1]).reshape(counts.stream.shape)
         shares = KnownShares(by_level, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
-        probabilities = balance(shares, unknown, responsibilities, level, vote, odds)
+        probabilities = balance(shares, unknown, responsibilities, level, vote, odds, cells)
     else:
         probabilities = balance(shares, unknown, responsibilities, level, vote)
     for i in range(first, first + n):

@@ -123,12 +123,14 @@ class FrameVerdict(NamedTuple):
     ----------
     number
         Place in the order of commands.
-    offset, since, verdict
+    offset, before, reported, since, verdict
         Fields of :class:`.frame.Frame` before the verdict.
     """
 
     number: int
     offset: np.ndarray
+    before: np.ndarray
+    reported: np.ndarray
     since: int
     verdict: int
 

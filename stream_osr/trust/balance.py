@@ -503,7 +503,13 @@ def votes(log_density: Array) -> Array:
 
 @kernel
 def balance(
-    shares: KnownShares, unknown: Array, responsibilities: Array, level: Array, vote: Array, odds: Array | None = None
+    shares: KnownShares,
+    unknown: Array,
+    responsibilities: Array,
+    level: Array,
+    vote: Array,
+    odds: Array | None = None,
+    cells: Array | None = None,
 ) -> Array:
     """Divide the probability of unknown, and weight the known classes by their shares in the stream.
 
@@ -520,8 +526,10 @@ def balance(
     vote
         Probability of each known class by its density alone (:func:`votes`), shape (n, J).
     odds
-        Odds that each instance is new by the frozen classes, shape (n,). The shares are then those of typicality
-        (:mod:`stream_osr.trust.levels`). ``None``: they are those of references in the cells.
+        Odds of a new class of each instance alone, shape (n,), if typicality decides
+        (:mod:`stream_osr.trust.levels`).
+    cells
+        Numbers of each cell in that case (:func:`.levels.known_by_typicality`), shape (C, 2).
 
     Returns
     -------
@@ -535,7 +543,8 @@ def balance(
         new[i] = total_of(emerging)
         scale = 1.0 / max(new[i], 1e-300)
         for c in range(count - n_classes):
-            here[c] = emerging[c] * scale * (share[c] if odds is None else with_odds(share[c], odds[i]))
+            kept = share[c] if odds is None or cells is None else with_odds(cells[n_classes + c], odds[i])
+            here[c] = emerging[c] * scale * kept
     theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
     for i in range(n):
         whole = new[i] if np.isnan(unknown[i]) else unknown[i]
@@ -548,8 +557,8 @@ def balance(
         left = 1.0
         for j in range(n_classes):
             kept = own * classes[j] * vote[i, j]
-            if odds is not None:
-                kept *= with_odds(shares.known[j, level[i]], odds[i])
+            if odds is not None and cells is not None:
+                kept *= with_odds(cells[j], odds[i])
             out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)

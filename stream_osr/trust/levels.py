@@ -142,10 +142,12 @@ def nearest(
 
 RARE = 0.01
 """Share of new instances in a cell without evidence of a new class."""
-DEMANDED = math.log(len(LEVELS) * (1.0 - RARE) / RARE)
-"""Evidence in nats from which a cell rather has a new class: the prior odds, times the number of levels."""
+DEMANDED = math.log((1.0 - RARE) / RARE)
+"""Evidence in nats from which a cell rather has a new class: the prior odds against it."""
 SHARES = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])
 """Shares of the references below the stored quantiles of the scores."""
+HALF = 7
+"""Number of the median among the ``SHARES``."""
 
 
 class Typical(NamedTuple):
@@ -232,7 +234,7 @@ def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typica
     """
     n, n_classes = log_density.shape
     level, odds, values = np.zeros(n, np.int64), np.empty(n), typical.quantiles
-    middle = values[len(values) // 2 + 1]
+    middle = values[HALF]
     for i in range(n):
         near, score = 0, -log_odds[i]
         for j in range(1, n_classes):
@@ -248,17 +250,19 @@ def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typica
         alone = np.log((1.0 - share) / share)
         if score < values[0]:
             beyond = max(0.0, min(values[0], 0.0) - score)  # the frozen classes favour a new class
-            alone += beyond + alone * (values[0] - score - beyond) / max(middle - values[0], 1e-9)
+            alone += alone * (values[0] - score - beyond) / max(middle - values[0], 1e-9)
+            alone = min(alone, np.log((1.0 - RARE) / RARE)) + beyond
         odds[i] = np.exp(min(alone, 500.0))
     return level, odds
 
 
 @kernel
 def known_by_typicality(stream: Array, typical: Typical, independent: float) -> Array:
-    """Return the known share of each cell by typicality alone, shape (C,).
+    """Return two numbers for each cell, by typicality alone, shape (C, 2).
 
-    The evidence of a new class is the largest log likelihood ratio over the levels: the cell and the references have
-    one share up to the level, or two. The number of independent instances limits both.
+    They are the probability that the cell has a new class, and the known share of the cell if it has one. Evidence is
+    the largest log likelihood ratio over the levels: the cell and the references have one share up to the level,
+    or two. The number of independent instances limits both.
 
     Parameters
     ----------
@@ -270,9 +274,9 @@ def known_by_typicality(stream: Array, typical: Typical, independent: float) -> 
         Effective number of independent instances for each instance of the stream.
     """
     count, levels = stream.shape
-    known, n = np.full(count, 1.0 - RARE), typical.effective
+    cells, n = np.empty((count, 2)), typical.effective
     for c in range(count):
-        whole, below, evidence, new = independent * stream[c].sum(), 0.0, 0.0, 0.0
+        whole, below, evidence, new = independent * stream[c].sum(), 0.0, 0.0, RARE
         for level in range(levels - 1):
             below += independent * stream[c, level]
             share, usual = below / max(whole, 1e-300), typical.tail[level]
@@ -282,9 +286,15 @@ def known_by_typicality(stream: Array, typical: Typical, independent: float) -> 
             gain = whole * _divergence(share, both) + n * _divergence(usual, both)
             if gain > evidence:
                 evidence, new = gain, (share - usual) / (1.0 - usual)
-        known[c] = 1.0 - max(RARE, new / (1.0 + np.exp(DEMANDED - evidence)))
-        known[c] = max(known[c], RARE)
-    return known
+        cells[c, 0] = 1.0 / (1.0 + np.exp(DEMANDED - evidence))
+        cells[c, 1] = min(max(1.0 - new, RARE), 1.0 - RARE)
+    return cells
+
+
+@kernel
+def mean_known(cells: Array) -> Array:
+    """Return the mean known share of each cell, shape (C,), from the numbers of :func:`known_by_typicality`."""
+    return 1.0 - cells[:, 0] * (1.0 - cells[:, 1]) - (1.0 - cells[:, 0]) * RARE
 
 
 @borrowing_kernel
@@ -331,6 +341,12 @@ def mean_log_odds(log_odds: Sequence[Array]) -> Array:
 
 
 @borrowing_kernel
-def with_odds(known: float, odds: float) -> float:
-    """Combine the known share of a cell with the odds of a new class of one instance."""
-    return known / (known + (1.0 - known) * odds)
+def with_odds(cell: Array, odds: float) -> float:
+    """Probability that one instance is known, given its own odds of a new class and those of its cell.
+
+    The two hypotheses on the cell, with a new class and without one, are averaged.
+    """
+    holds_new, known = cell[0], cell[1]
+    with_new = known / (known + (1.0 - known) * odds)
+    without = (1.0 - RARE) / (1.0 - RARE + RARE * odds)
+    return float(holds_new * with_new + (1.0 - holds_new) * without)
