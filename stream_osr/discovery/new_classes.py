@@ -401,8 +401,6 @@ def estimate_number(counts: Sequence[ClassCounts]) -> Estimate:
     --------
     >>> estimate_number([ClassCounts(4.0, 3.0), ClassCounts(4.0, 2.5), ClassCounts(3.0, 2.8)])
     Estimate(number=3, low=3, high=4)
-    >>> estimate_number([])
-    Estimate(number=0, low=0, high=0)
     """
     if not counts:
         return Estimate()
@@ -469,20 +467,16 @@ class NewClasses:
     candidates
         Candidates, the largest first. Groups without an emerged subclass are no candidates.
     number
-        Estimated number of new classes. It is often smaller than the number of candidates, since one class may be
-        several candidates.
+        Estimated number of new classes, often smaller than that of the candidates: one class may be several.
     delta
         The paper's Delta, equation (14): emerged subclasses divided by the subclasses for each known class.
     low, high
         Smallest and largest plausible number, from the disagreement of chains and counts.
     ungrouped
-        Number of remembered unknown instances in no emerged subclass, if they are more than a few.
+        Number of recent unknown instances in no emerged subclass, 0 if they are few.
 
     Examples
     --------
-    >>> NewClasses((), number=0, delta=0, ungrouped=800)
-    estimated number of new classes: 0, candidates: 0
-    800 of the latest instances are unknown, in no group yet
     >>> NewClasses((CandidateClass((11, 14), 30, 0.25, "cement", (7, 9)),), number=1, delta=2, low=1, high=2)
     estimated number of new classes: 1 (1 to 2), candidates: 1
     candidates[0]: S11 and S14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
@@ -513,11 +507,9 @@ class NewClasses:
         return f"estimated number of new classes: {self.estimate}, candidates: {len(self.candidates)}"
 
     def _rest(self) -> list[str]:
-        more = len(self.candidates) - SHOWN
-        rest = [f"and {more} smaller ones"] if more > 0 else []
-        return rest + [f"{self.ungrouped} of the latest instances are unknown, in no group yet"] * (
-            self.ungrouped > 0
-        )
+        more, n = len(self.candidates) - SHOWN, self.ungrouped
+        texts = {f"and {more} smaller ones": more, f"{n} recent instances are unknown, in no group yet": n}
+        return [text for text, count in texts.items() if count > 0]
 
 
 def name_of(ids: Sequence[int]) -> str:

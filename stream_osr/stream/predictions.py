@@ -190,12 +190,12 @@ class PredictiveCache:
             return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
         if level is None:
             level = self._levels[number].levels_of(log_density)
-        nobody, cells, arrival = np.full(len(responsibilities), np.nan), None, self.stream.arrival
+        nobody, hypotheses, arrival = np.full(len(responsibilities), np.nan), None, self.stream.arrival
         if odds is not None and arrival is not None:
             counts = fit_check(chain.check, chain.state.ids, n_classes).counts.stream
             typical = typicality_of(self._references, self._chains).typical
-            cells = known_by_typicality(counts, typical, arrival.independent)
-        return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds, cells)
+            hypotheses = known_by_typicality(counts, typical, arrival.independent)
+        return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds, hypotheses)
 
 
 @kernel

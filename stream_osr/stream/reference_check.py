@@ -482,13 +482,13 @@ def _count_references(
     classes = class_shares(independent * counts.votes, levels.confusion, trained, check.shares.classes)
     shares = cell_shares(counts, classes, levels.many, levels.spread, check.shares.kappa, check.known, due)
     if dependent:
-        cells = known_by_typicality(counts.stream, typical, independent)
-        by_level = np.repeat(mean_known(cells), counts.stream.shape[1]).reshape(counts.stream.shape)
+        hypotheses = known_by_typicality(counts.stream, typical, independent)
+        by_level = np.repeat(mean_known(hypotheses), counts.stream.shape[1]).reshape(counts.stream.shape)
         shares = KnownShares(by_level, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
-        probabilities = balance(shares, unknown, responsibilities, level, vote, odds, cells)
+        probabilities = balance(shares, unknown, responsibilities, level, vote, odds, hypotheses)
     else:
         probabilities = balance(shares, unknown, responsibilities, level, vote)
     for i in range(first, first + n):

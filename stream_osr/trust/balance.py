@@ -509,7 +509,7 @@ def balance(
     level: Array,
     vote: Array,
     odds: Array | None = None,
-    cells: Array | None = None,
+    hypotheses: Array | None = None,
 ) -> Array:
     """Divide the probability of unknown, and weight the known classes by their shares in the stream.
 
@@ -528,7 +528,7 @@ def balance(
     odds
         Odds of a new class of each instance alone, shape (n,), if typicality decides
         (:mod:`stream_osr.trust.levels`).
-    cells
+    hypotheses
         Numbers of each cell in that case (:func:`.levels.known_by_typicality`), shape (C, 2).
 
     Returns
@@ -543,7 +543,7 @@ def balance(
         new[i] = total_of(emerging)
         scale = 1.0 / max(new[i], 1e-300)
         for c in range(count - n_classes):
-            kept = share[c] if odds is None or cells is None else with_odds(cells[n_classes + c], odds[i])
+            kept = share[c] if odds is None or hypotheses is None else with_odds(hypotheses[n_classes + c], odds[i])
             here[c] = emerging[c] * scale * kept
     theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
     for i in range(n):
@@ -557,8 +557,8 @@ def balance(
         left = 1.0
         for j in range(n_classes):
             kept = own * classes[j] * vote[i, j]
-            if odds is not None and cells is not None:
-                kept *= with_odds(cells[j], odds[i])
+            if odds is not None and hypotheses is not None:
+                kept *= with_odds(hypotheses[j], odds[i])
             out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)

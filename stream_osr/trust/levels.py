@@ -274,7 +274,7 @@ def known_by_typicality(stream: Array, typical: Typical, independent: float) -> 
         Effective number of independent instances for each instance of the stream.
     """
     count, levels = stream.shape
-    cells, n = np.empty((count, 2)), typical.effective
+    hypotheses, n = np.empty((count, 2)), typical.effective
     for c in range(count):
         whole, below, evidence, new = independent * stream[c].sum(), 0.0, 0.0, RARE
         for level in range(levels - 1):
@@ -286,15 +286,15 @@ def known_by_typicality(stream: Array, typical: Typical, independent: float) -> 
             gain = whole * _divergence(share, both) + n * _divergence(usual, both)
             if gain > evidence:
                 evidence, new = gain, (share - usual) / (1.0 - usual)
-        cells[c, 0] = 1.0 / (1.0 + np.exp(DEMANDED - evidence))
-        cells[c, 1] = min(max(1.0 - new, RARE), 1.0 - RARE)
-    return cells
+        hypotheses[c, 0] = 1.0 / (1.0 + np.exp(DEMANDED - evidence))
+        hypotheses[c, 1] = min(max(1.0 - new, RARE), 1.0 - RARE)
+    return hypotheses
 
 
 @kernel
-def mean_known(cells: Array) -> Array:
+def mean_known(hypotheses: Array) -> Array:
     """Return the mean known share of each cell, shape (C,), from the numbers of :func:`known_by_typicality`."""
-    return 1.0 - cells[:, 0] * (1.0 - cells[:, 1]) - (1.0 - cells[:, 0]) * RARE
+    return 1.0 - hypotheses[:, 0] * (1.0 - hypotheses[:, 1]) - (1.0 - hypotheses[:, 0]) * RARE
 
 
 @borrowing_kernel
@@ -342,7 +342,7 @@ def mean_log_odds(log_odds: Sequence[Array]) -> Array:
 
 @borrowing_kernel
 def with_odds(cell: Array, odds: float) -> float:
-    """Probability that one instance is known, given its own odds of a new class and those of its cell.
+    """Probability that an instance is known, given the odds of a new class from the instance and from the cell.
 
     The two hypotheses on the cell, with a new class and without one, are averaged.
     """
