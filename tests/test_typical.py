@@ -109,12 +109,12 @@ def test_odds_follow_the_rank_among_the_references(centre, effective):
     typical, at = evenly(own, effective=effective), np.linspace(centre - 30.0, centre + 60.0, 4000)
     odds = odds_of(at, typical)
     assert (np.diff(odds) >= 0.0).all(), "an instance that the frozen classes find newer is not less new"
-    above = at >= np.quantile(own, 0.99)
-    assert (np.diff(odds[above]) > 0.0).all(), "and its odds grow without end"
+    above = at >= max(own.max(), 0.0)
+    assert (np.diff(odds[above]) > 0.0).all(), "and its odds grow without end where the frozen classes favour it"
     np.testing.assert_allclose(odds_of(np.array([np.median(own)]), typical), 1.0, rtol=1e-9)
     for value, share in zip(typical.quantiles, levels.SHARES, strict=True):
         known = share * effective + 0.5
-        expected = (effective + 1.0 - known) / known
+        expected = min((effective + 1.0 - known) / known, (1.0 - levels.RARE) / levels.RARE)
         np.testing.assert_allclose(odds_of(np.array([-value]), typical), expected, rtol=1e-9)
     end = -typical.quantiles[0]
     inside, outside = odds_of(np.array([end, end + 1e-7]), typical)
@@ -126,10 +126,13 @@ def test_beyond_the_references_log_odds_grow_as_within_them_and_then_like_frozen
     typical = evenly(own, effective=20.0)
     end = own.max()
     assert end < -10.0
-    before = np.log(odds_of(np.linspace(end, 0.0, 9), typical))
-    np.testing.assert_allclose(np.diff(before, 2), 0.0, atol=1e-9)
+    before = np.log(odds_of(np.linspace(end, 0.0, 200), typical))
+    least = math.log((1.0 - levels.RARE) / levels.RARE)
+    assert before.max() == pytest.approx(least), "known by the frozen classes: alone it is at most as probably new"
+    rising = before[before < least - 1e-9]
+    np.testing.assert_allclose(np.diff(rising, 2), 0.0, atol=1e-9)
     within = np.log(odds_of(np.array([end]), typical)[0]) / (end - np.median(own))
-    slope = (before[-1] - before[0]) / -end
+    slope = (rising[1] - rising[0]) / (-end / 199.0)
     assert within / 2.0 < slope < 2.0 * within
     np.testing.assert_allclose(np.diff(np.log(odds_of(np.linspace(0.0, 40.0, 9), typical))), 5.0, rtol=1e-9)
     assert np.isfinite(odds_of(np.array([1e6]), typical)).all()
@@ -139,7 +142,7 @@ def known(shares: np.ndarray, count: float = 1000.0, independent: float = 1.0, e
     """Known share of a cell of which these shares reach each level."""
     cell = count * np.diff(np.append(0.0, shares))[None]
     typical = levels.Typical(np.zeros((2, 1, len(TAIL) - 1)), TAIL, np.zeros(len(levels.SHARES)), effective)
-    return float(levels.known_by_typicality(cell, typical, independent)[0])
+    return float(levels.mean_known(levels.known_by_typicality(cell, typical, independent))[0])
 
 
 def test_a_cell_without_evidence_has_the_prior_share():
@@ -185,7 +188,7 @@ def test_evidence_is_a_likelihood_ratio_of_two_samples_against_the_prior_odds():
     count = brentq(lambda n: evidence(n) - levels.DEMANDED, 0.1, 1000.0)
     typical = levels.Typical(np.zeros((2, 1, 1)), np.array([0.01, 1.0]), np.zeros(len(levels.SHARES)), 300.0)
     found = levels.known_by_typicality(np.full((1, 2), 0.5 * count), typical, 1.0)
-    assert found[0] == pytest.approx(1.0 - 0.5 * (0.5 - 0.01) / 0.99)
+    assert found[0] == pytest.approx([0.5, 1.0 - (0.5 - 0.01) / 0.99])
 
 
 def test_frozen_log_odds_and_their_mean_over_chains():
@@ -203,4 +206,11 @@ def test_frozen_log_odds_and_their_mean_over_chains():
 
 def test_the_odds_of_an_instance_and_of_its_cell_are_multiplied():
     for share, odds, expected in ((0.5, 1.0, 0.5), (0.5, 3.0, 0.25), (0.8, 4.0, 0.5), (1.0, 9.0, 1), (0.0, 9.0, 0)):
-        assert levels.with_odds(share, odds) == pytest.approx(expected)
+        assert levels.with_odds(np.array([1.0, share]), odds) == pytest.approx(expected)
+
+
+def test_two_hypotheses_on_a_cell_are_averaged():
+    alone = 1.0 / (1.0 + levels.RARE / (1.0 - levels.RARE) * 30.0)
+    assert levels.with_odds(np.array([0.0, 0.1]), 30.0) == pytest.approx(alone)
+    both = [levels.with_odds(np.array([holds_new, 0.1]), 30.0) for holds_new in (0.0, 0.3, 1.0)]
+    assert both[1] == pytest.approx(0.7 * both[0] + 0.3 * both[2])

@@ -219,7 +219,8 @@ def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typica
 
     The level is the higher of two: the frozen one, and the one given the previous instances. The odds are
     ``(1 - rank) / rank``, with the rank of the frozen score among all references. Beyond these, the log odds grow
-    linearly as within them, and like the frozen log odds where the frozen classes favour a new class.
+    linearly as within them, and like the frozen log odds where the frozen classes favour a new class. Elsewhere an instance alone is at
+    most as probably new as not.
 
     Parameters
     ----------
@@ -247,11 +248,11 @@ def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typica
             level[i] = max(level[i], own)
         share = np.interp(score, values, SHARES)
         share = (share * typical.effective + 0.5) / (typical.effective + 1.0)
-        alone = np.log((1.0 - share) / share)
+        alone, beyond = np.log((1.0 - share) / share), 0.0
         if score < values[0]:
             beyond = max(0.0, min(values[0], 0.0) - score)  # the frozen classes favour a new class
             alone += alone * (values[0] - score - beyond) / max(middle - values[0], 1e-9)
-            alone = min(alone, np.log((1.0 - RARE) / RARE)) + beyond
+        alone = min(alone, np.log((1.0 - RARE) / RARE)) + beyond
         odds[i] = np.exp(min(alone, 500.0))
     return level, odds
 
