@@ -394,7 +394,7 @@ def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) 
 def estimate_number(counts: Sequence[ClassCounts]) -> Estimate:
     """Estimate the number of classes as the geometric mean of all counts of all chains.
 
-    The interval covers the geometric means of each chain and of each count, rounded, at least 1, and 0 without counts.
+    The interval covers the geometric means of each chain and of each count, rounded. Without counts all are 0.
 
     Examples
     --------

@@ -217,9 +217,9 @@ def _worst_tails(references: References, score: Array, own: Array, bound: Array)
 def typicality(log_density: Array, log_odds: Array, gain: Array, typical: Typical) -> tuple[Array, Array]:
     """Return the level of each of n instances within its nearest class, and its own odds of a new class, both (n,).
 
-    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are
-    ``(1 - rank) / rank``, with the rank of the frozen score among all references. Beyond these, the log odds grow
-    linearly as within them, and like the frozen log odds where the frozen classes favour a new class. Elsewhere an instance alone is at
+    The level is the higher of two: the frozen one, and the one given the previous instances. The odds are frozen
+    ones, ``(1 - rank) / rank`` with the rank among all references. Beyond these, the log odds grow linearly as within
+    them, and like the frozen log odds where the frozen classes favour a new class. Elsewhere an instance alone is at
     most as probably new as not.
 
     Parameters
