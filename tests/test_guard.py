@@ -321,7 +321,7 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_its_label(
     count_arguments: tuple[Any, ...], level: int
 ) -> None:
     guard, state, sides, levels, *more = count_arguments
-    n = more[3]
+    n = more[1]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     sides = sides._replace(unknown=np.ones(len(sides.unknown)))
     levels = levels._replace(bounds=bounds, many=np.full(2, 1e3))

@@ -91,7 +91,8 @@ class Frame(NamedTuple):
 def start_frame(trained: TrainedModel) -> Frame | None:
     """Begin at the training place. ``None`` without references or without numeric features."""
     d = trained.known.prior.n_features
-    if trained.references is None or not d or len(trained.labels) < 2:
+    references = trained.references
+    if references is None or not len(references.group) or not d or len(trained.labels) < 2:
         return None
     nothing = np.zeros(len(trained.whitening.center))
     return Frame(np.zeros((0, d)), nothing, nothing, nothing)
