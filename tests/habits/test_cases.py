@@ -36,7 +36,6 @@ OPEN = {
     "a18_frame_of_other_columns": "a frame without any known column is decided",
     "a21_labels_in_another_order": "labels and rows are paired by place",
     "a22_follow_before_the_file": "--follow does not wait for the file; the result depends on the first second",
-    "a29_error_code_of_a_sensor": "an error code is announced as a class",
     "a30_bom_in_json_messages": "Kafka and HTTP refuse a byte order mark",
 }
 """Cases that do not hold yet, with the reason."""
