@@ -72,6 +72,8 @@ ADDED: dict[str, dict[str, Any]] = {
     "Signals": {"odd_values": 0, "error_codes": {}, "frame": ""},
     "Stream": {"frame": None},
     "References": {"part": None},
+    "Order": {"persistence": 0.0},
+    "Arrival": {"runs": None},
 }
 """Fields that versions before 14 do not have, by record."""
 STEPS: dict[int, Callable[[Any], Any]] = {11: _from_11, 12: _from_12, 13: _from_13}

@@ -38,6 +38,7 @@ import numpy as np
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known, densities, log_categories
 from stream_osr.model.prior import numbers_of
+from stream_osr.model.runs import persistence_of
 
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
@@ -138,11 +139,14 @@ class ArrivalOrder(NamedTuple):
         Sums over neighbours in training.
     process
         Fitted process. ``None`` if neighbours are independent.
+    persistence
+        Probability that the class of an instance stays that of the one before it (:mod:`stream_osr.model.runs`).
     """
 
     residuals: Residuals
     pairs: Pairs
     process: Process | None
+    persistence: float = 0.0
 
 
 def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder | None:
@@ -165,9 +169,8 @@ def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder |
     turn = np.argsort(order, kind="stable")
     z, group = whitened(residuals, rows[turn], group[turn]), group[turn]
     pairs = count_pairs(no_pairs(len(residuals.mean), rows.shape[1]), shortened(z), group, order[turn])
-    return ArrivalOrder(
-        residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None
-    )
+    process = fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None
+    return ArrivalOrder(residuals, pairs, process, persistence_of(group, order[turn]))
 
 
 def refit(order: ArrivalOrder, group: Array, at: Array) -> Process:

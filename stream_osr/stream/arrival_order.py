@@ -10,6 +10,7 @@ from stream_osr.model import dependence
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
+from stream_osr.model.runs import Runs
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
@@ -78,6 +79,8 @@ class Arrival(NamedTuple):
         Faded number of the latest instances.
     departed
         Position at which most typical instances were labelled unknown, -1 if never.
+    runs
+        Runs of the known classes. ``None`` as long as neighbours are independent.
     """
 
     pairs: dependence.Pairs
@@ -94,6 +97,7 @@ class Arrival(NamedTuple):
     typical: np.ndarray = np.zeros((0, 2))
     lately: float = 0.0
     departed: int = -1
+    runs: Runs | None = None
 
     @property
     def counts_typicality(self) -> bool:

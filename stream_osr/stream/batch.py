@@ -27,7 +27,7 @@ from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
-from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
+from stream_osr.stream.reference_check import Dependence, ask_references, keep_promise, recounted
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
@@ -214,8 +214,8 @@ def seat(
     chain_results = seating.seat(stream.chains, rows, parameters, missing, gain)
     if references is None:
         return chain_results, arrival
-    independent = arrival.independent if arrival is not None and arrival.counts_typicality else None
-    balanced = ask_references(chain_results, references, rows, parameters, shifts, independent=independent)
+    dependent = _dependence(arrival, trained)
+    balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
@@ -223,12 +223,18 @@ def seat(
         numeric = numbers_of(rows, stream.known.prior)
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
-        if independent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
-            chains = recounted(stream.chains, stream.recent, references)
+        if dependent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
+            chains, dependent = recounted(stream.chains, stream.recent, references), _dependence(arrival, trained)
             again = [one._replace(before=chain) for one, chain in zip(chain_results, chains, strict=True)]
-            independent = arrival.independent
-            balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
+            balanced, runs = ask_references(again, references, rows, parameters, shifts, dependent=dependent)
+        arrival = arrival._replace(runs=runs)
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
+
+
+def _dependence(arrival: Arrival | None, trained: TrainedModel) -> Dependence | None:
+    if arrival is None or trained.order is None or not arrival.counts_typicality:
+        return None
+    return Dependence(arrival.independent, trained.order.persistence, arrival.runs)
 
 
 def settle(

@@ -25,6 +25,7 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
+from stream_osr.model.runs import Runs, follow_runs
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
@@ -279,8 +280,8 @@ def ask_references(
     parameters: Parameters,
     shifts: np.ndarray | None = None,
     *,
-    independent: float | None = None,
-) -> list[ChainResult]:
+    dependent: Dependence | None = None,
+) -> tuple[list[ChainResult], Runs | None]:
     """Score the references in each chain, in threads, and balance the sampler's result.
 
     Parameters
@@ -295,9 +296,13 @@ def ask_references(
         Settings: half-life of the seats, threads, and whether decisions wait.
     shifts
         Class shift of each known class, whitened, shape (J, d). Its references move with it.
-    independent
-        Number of independent instances with the information of one stream instance, if neighbours are dependent. Then
-        typicality, and not location, decides which instances are known. ``None`` if neighbours are independent.
+    dependent
+        Dependence of the stream. Typicality, and not location, then decides which instances are known. ``None`` if
+        neighbours are independent.
+
+    Returns
+    -------
+    The balanced results, and the runs of the classes after the batch.
     """
     before = chain_results[0].before
     count = len(references.group)
@@ -313,24 +318,42 @@ def ask_references(
         theirs = QueryRows(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(chain_results[0].result.window_seq) if parameters.decision_delay else 0
     ours = query_rows(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
-    level, odds, typical = np.zeros(0, np.int64), np.zeros(0), NOT_TYPICAL
-    if independent is not None:
+    level, odds, typical, independent = np.zeros(0, np.int64), np.zeros(0), NOT_TYPICAL, 1.0
+    runs, prior = None, np.zeros((0, 0))
+    if dependent is not None:
+        independent = dependent.independent
         of_references = typicality_of(references, [one.before for one in chain_results])
         typical = of_references.typical
-        found = _typicality(chain_results, waiting, typical)
+        density, *found = _typicality(chain_results, waiting, typical)
         level, odds = (np.concatenate([own[at], new]) for own, new in zip(of_references[1:], found, strict=True))
-    turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent or 1.0)
-    return each(
+        runs, prior = _runs(chain_results[0].before, dependent, density, waiting)
+    turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent, prior)
+    balanced = each(
         lambda number: _follow_balance(chain_results[number], number, references, turn, parameters),
         range(len(chain_results)),
         parameters.n_jobs,
     )
+    return balanced, runs
+
+
+def _runs(leader: Chain, dependent: Dependence, density: np.ndarray, waiting: int) -> tuple[Runs, np.ndarray]:
+    """Follow the runs through the batch, which is before the ``waiting`` instances in the log densities, (m, J)."""
+    n = len(density) - waiting
+    shares = leader.known.size / leader.known.size.sum() if leader.check is None else leader.check.shares.classes
+    if len(shares) != len(leader.known.size):  # a label has opened a class, or taken one back
+        shares = leader.known.size / leader.known.size.sum()
+    vote = votes(np.concatenate([density[n:], density[:n]]))
+    runs, prior = follow_runs(dependent.runs, vote, shares, dependent.persistence, dependent.independent, waiting)
+    return runs, np.concatenate([prior[waiting:], prior[:waiting]])
 
 
 def _typicality(
     chain_results: Sequence[ChainResult], waiting: int, typical: Typical
-) -> tuple[np.ndarray, np.ndarray]:
-    """Level and odds (:func:`.typicality`) of the batch and the delayed decisions, by the mean of the chains."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log densities, level and odds (:func:`.typicality`) of the batch and the delayed decisions.
+
+    They are means of the chains.
+    """
     first, densities, log_odds = chain_results[0].result, [], []
     gain = np.zeros(len(first.log_density) + waiting)
     if first.gain is not None:
@@ -343,7 +366,26 @@ def _typicality(
             fresh = np.concatenate([fresh, log_new(chain.known, chain.state.window.rows[:waiting])])
         densities.append(density)
         log_odds.append(_log_odds(chain, density, fresh) + gain)
-    return typicality(mean_of(densities), mean_log_odds(log_odds), gain, typical)
+    density = mean_of(densities)
+    return density, *typicality(density, mean_log_odds(log_odds), gain, typical)
+
+
+class Dependence(NamedTuple):
+    """Dependence of neighbours in a stream.
+
+    Attributes
+    ----------
+    independent
+        Number of independent instances with the information of one stream instance.
+    persistence
+        Persistence of the training labels (:func:`.persistence_of`).
+    runs
+        Runs of the known classes before the batch.
+    """
+
+    independent: float
+    persistence: float
+    runs: Runs | None
 
 
 class _CheckRows(NamedTuple):
@@ -363,6 +405,8 @@ class _CheckRows(NamedTuple):
         Typicality of the references.
     independent
         Number of independent instances with the information of one stream instance.
+    prior
+        Prior of the classes of each of the others, shape (m, J). Empty if neighbours are independent.
     """
 
     at: slice
@@ -373,6 +417,7 @@ class _CheckRows(NamedTuple):
     odds: np.ndarray
     typical: Typical
     independent: float
+    prior: np.ndarray
 
 
 class _Sides(NamedTuple):
@@ -394,7 +439,7 @@ def _follow_balance(
 ) -> ChainResult:
     """Add a batch to the counts of a chain, and balance its probabilities."""
     chain, state, result = chain_result[:3]
-    known, (at, stay, rows, ours, level, odds, typical, independent) = chain.known, turn
+    known, (at, stay, rows, ours, level, odds, typical, independent, prior) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
     theirs = ReferenceRows(*(column[at] for column in model.theirs))
@@ -424,6 +469,7 @@ def _follow_balance(
         odds,
         typical,
         independent,
+        prior,
         known.prior,
     )
     result = result._replace(probabilities=probabilities[first : first + n])
@@ -452,14 +498,15 @@ def _count_references(
     odds: np.ndarray,
     typical: Typical,
     independent: float,
+    neighbours: np.ndarray,
     prior: Prior,
 ) -> tuple[ReferenceCheck, np.ndarray]:
     """Add a batch of n instances to the counts of a check.
 
     The function returns the check and the balanced probabilities of all scored instances.
 
-    ``trained`` has the shares of the training set, shape (J,). ``level``, ``odds``, ``typical`` and ``independent``
-    are those of a :class:`_CheckRows`. If the estimate is ``due``, the known share of the stream is estimated again.
+    ``trained`` has the shares of the training set, shape (J,). ``level``, ``odds``, ``typical``, ``independent`` and
+    ``neighbours`` (the prior) are those of a :class:`_CheckRows`. If the estimate is ``due``, the known share of the stream is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
@@ -488,7 +535,9 @@ def _count_references(
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
-        probabilities = balance(shares, unknown, responsibilities, level, vote, odds, hypotheses)
+        expected = np.empty((many, n_classes))
+        expected[:first], expected[first:] = shares.classes, neighbours
+        probabilities = balance(shares, unknown, responsibilities, level, vote, odds, hypotheses, expected)
     else:
         probabilities = balance(shares, unknown, responsibilities, level, vote)
     for i in range(first, first + n):

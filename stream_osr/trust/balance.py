@@ -510,6 +510,7 @@ def balance(
     vote: Array,
     odds: Array | None = None,
     hypotheses: Array | None = None,
+    prior: Array | None = None,
 ) -> Array:
     """Divide the probability of unknown, and weight the known classes by their shares in the stream.
 
@@ -530,6 +531,9 @@ def balance(
         (:mod:`stream_osr.trust.levels`).
     hypotheses
         Numbers of each cell in that case (:func:`.levels.known_by_typicality`), shape (C, 2).
+    prior
+        Prior of the classes of each instance from its neighbours in that case (:func:`.follow_runs`), shape (n, J),
+        in place of the shares.
 
     Returns
     -------
@@ -548,15 +552,16 @@ def balance(
     theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
     for i in range(n):
         whole = new[i] if np.isnan(unknown[i]) else unknown[i]
+        expected = classes if prior is None else prior[i]
         own, their = 0.0, 0.0
         for j in range(n_classes):
             theirs[i, j] *= vote[i, j]
             their += theirs[i, j]
-            own += classes[j] * vote[i, j]
+            own += expected[j] * vote[i, j]
         own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
         left = 1.0
         for j in range(n_classes):
-            kept = own * classes[j] * vote[i, j]
+            kept = own * expected[j] * vote[i, j]
             if odds is not None and hypotheses is not None:
                 kept *= with_odds(hypotheses[j], odds[i])
             out[i, j] = kept + their * theirs[i, j]
