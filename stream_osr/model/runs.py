@@ -6,9 +6,13 @@ probability s, and is otherwise drawn from the class shares pi:
     p(z_t = k | z_{t-1} = j) = s 1[j = k] + (1 - s) pi_k
 
 Forward filtering and, within a micro-batch, backward smoothing give each instance a prior from its neighbours
-(Rabiner 1989). Neighbours are dependent given the class as well: m of them have the information of ``m e`` independent
-instances, with e from the fitted process (:func:`.dependence.effective_share`). The likelihood of each neighbour
-therefore has the power e.
+(Rabiner 1989). Neighbours are dependent given the class as well: m of them have the information of ``m e``
+independent instances, with e from the fitted process (:func:`.dependence.effective_share`). The likelihood of each
+neighbour therefore has the power e.
+
+A new class comes in runs, too. The log odds of a new class, by the instance alone, are averaged over the neighbours.
+A neighbour at distance m has the weight ``(s r)^m``: the probability of one run times the correlation of instances in
+it, ``r = (1 - e) / (1 + e)`` for a process of first order with that e.
 
 The stream shows s by the pairs of neighbours. With probabilities p of the classes alone, a pair is
 ``R = sum_k p_{t-1,k} p_{t,k} / pi_k`` times as probable with one class as with two independent ones. EM over the
@@ -34,6 +38,8 @@ ROUNDS = 20
 """Rounds of EM for s. It begins at the estimate before, so that a few are enough."""
 LEAST_START = 0.05
 """Least s at which EM begins, because zero is a fixed point."""
+LARGEST = 500.0
+"""Largest log odds, so that the odds are finite."""
 LEAST_SHARE = 1e-4
 """Least share of a class, so that a class that has not come for long can come back."""
 
@@ -49,12 +55,16 @@ class Runs(NamedTuple):
         Its probabilities by its densities and the class shares alone, shape (J,).
     same, pairs
         Faded number of pairs of neighbours in one run, and of all pairs.
+    score, weight
+        Weighted sum of the log odds of the latest instances, and of their weights (:func:`average_odds`).
     """
 
     filtered: Array
     latest: Array
     same: float = 0.0
     pairs: float = 0.0
+    score: float = 0.0
+    weight: float = 0.0
 
 
 def persistence_of(group: Array, order: Array) -> float:
@@ -116,7 +126,51 @@ def follow_runs(
     same, pairs = _same(ratio, fade * same, fade * pairs)
     stay = min(most, same / (pairs + APART))
     prior, filtered = _forward_backward(vote**independent, pi, pi if waiting else begin, stay)
-    return Runs(filtered, own[-1], same, pairs), prior
+    score, weight = (0.0, 0.0) if runs is None else (runs.score, runs.weight)
+    return Runs(filtered, own[-1], same, pairs, score, weight), prior
+
+
+def average_odds(
+    runs: Runs, odds: Array, most: float, independent: float, bound: float, waiting: int = 0
+) -> tuple[Runs, Array]:
+    """Average the odds of a new class over the neighbours of each instance.
+
+    Parameters
+    ----------
+    runs
+        The runs after the batch, with the sums before it.
+    odds
+        Odds of a new class by each instance alone, in order of arrival, shape (n,).
+    most, independent, waiting
+        As for :func:`follow_runs`.
+    bound
+        Largest absolute log odds that an instance contributes. Beyond them, an instance keeps its own evidence.
+
+    Returns
+    -------
+    The runs with the sums after the batch, and the odds, shape (n,).
+    """
+    fade = min(most, runs.same / (runs.pairs + APART)) * (1.0 - independent) / (1.0 + independent)
+    own = np.log(odds)
+    shared = np.clip(own, -bound, bound)
+    begin = (0.0, 0.0) if waiting else (runs.score, runs.weight)
+    mean, score, weight = _weighted_means(shared, fade, *begin)
+    return runs._replace(score=score, weight=weight), np.exp(np.minimum(own - shared + mean, LARGEST))
+
+
+@kernel
+def _weighted_means(values: Array, fade: float, score: float, weight: float) -> tuple[Array, float, float]:
+    """Return the means of neighbours with weights ``fade ** distance``, (n,), and the last sums to continue with."""
+    n = len(values)
+    sums, weights = np.empty(n), np.empty(n)
+    for i in range(n):
+        score, weight = fade * score + values[i], fade * weight + 1.0
+        sums[i], weights[i] = score, weight
+    later, of_later = 0.0, 0.0
+    for i in range(n - 1, -1, -1):
+        sums[i] = (sums[i] + fade * later) / (weights[i] + fade * of_later)
+        later, of_later = values[i] + fade * later, 1.0 + fade * of_later
+    return sums, score, weight
 
 
 @kernel

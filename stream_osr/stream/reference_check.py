@@ -25,13 +25,14 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
-from stream_osr.model.runs import Runs, follow_runs
+from stream_osr.model.runs import Runs, average_odds, follow_runs
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
 from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, class_shares, counted, votes
 from stream_osr.trust.levels import (
+    DEMANDED,
     N_LEVELS,
     Typical,
     known_by_typicality,
@@ -319,15 +320,15 @@ def ask_references(
     waiting = len(chain_results[0].result.window_seq) if parameters.decision_delay else 0
     ours = query_rows(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
     level, odds, typical, independent = np.zeros(0, np.int64), np.zeros(0), NOT_TYPICAL, 1.0
-    runs, prior = None, np.zeros((0, 0))
+    runs, expected = None, np.zeros((0, 0))
     if dependent is not None:
         independent = dependent.independent
         of_references = typicality_of(references, [one.before for one in chain_results])
         typical = of_references.typical
-        density, *found = _typicality(chain_results, waiting, typical)
-        level, odds = (np.concatenate([own[at], new]) for own, new in zip(of_references[1:], found, strict=True))
-        runs, prior = _runs(chain_results[0].before, dependent, density, waiting)
-    turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent, prior)
+        density, level, odds = _typicality(chain_results, waiting, typical)
+        runs, expected, odds = _in_runs(chain_results[0].before, dependent, density, odds, waiting)
+        level, odds = np.concatenate([of_references.level[at], level]), np.concatenate([of_references.odds[at], odds])
+    turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent, expected)
     balanced = each(
         lambda number: _follow_balance(chain_results[number], number, references, turn, parameters),
         range(len(chain_results)),
@@ -336,15 +337,23 @@ def ask_references(
     return balanced, runs
 
 
-def _runs(leader: Chain, dependent: Dependence, density: np.ndarray, waiting: int) -> tuple[Runs, np.ndarray]:
-    """Follow the runs through the batch, which is before the ``waiting`` instances in the log densities, (m, J)."""
-    n = len(density) - waiting
-    shares = leader.known.size / leader.known.size.sum() if leader.check is None else leader.check.shares.classes
-    if len(shares) != len(leader.known.size):  # a label has opened a class, or taken one back
-        shares = leader.known.size / leader.known.size.sum()
-    vote = votes(np.concatenate([density[n:], density[:n]]))
-    runs, prior = follow_runs(dependent.runs, vote, shares, dependent.persistence, dependent.independent, waiting)
-    return runs, np.concatenate([prior[waiting:], prior[:waiting]])
+def _in_runs(
+    leader: Chain, dependent: Dependence, density: np.ndarray, odds: np.ndarray, waiting: int
+) -> tuple[Runs, np.ndarray, np.ndarray]:
+    """Follow the runs through the batch, and return the priors, (m, J), and the averaged odds of a new class, (m,).
+
+    The batch is before the ``waiting`` instances in the log densities, shape (m, J), and in the odds, shape (m,).
+    """
+    n, size = len(odds) - waiting, leader.known.size
+    shares = size / size.sum() if leader.check is None else leader.check.shares.classes
+    if len(shares) != len(size):  # a label has opened a class, or taken one back
+        shares = size / size.sum()
+    vote, odds = votes(np.concatenate([density[n:], density[:n]])), np.concatenate([odds[n:], odds[:n]])
+    most, independent = dependent.persistence, dependent.independent
+    runs, prior = follow_runs(dependent.runs, vote, shares, most, independent, waiting)
+    runs, odds = average_odds(runs, odds, most, independent, DEMANDED, waiting)
+    prior, odds = np.concatenate([prior[waiting:], prior[:waiting]]), np.concatenate([odds[waiting:], odds[:waiting]])
+    return runs, prior, odds
 
 
 def _typicality(
@@ -506,7 +515,8 @@ def _count_references(
     The function returns the check and the balanced probabilities of all scored instances.
 
     ``trained`` has the shares of the training set, shape (J,). ``level``, ``odds``, ``typical``, ``independent`` and
-    ``neighbours`` (the prior) are those of a :class:`_CheckRows`. If the estimate is ``due``, the known share of the stream is estimated again.
+    ``neighbours`` (the prior) are those of a :class:`_CheckRows`. If the estimate is ``due``, the known share of the
+    stream is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
