@@ -13,6 +13,7 @@ import numpy as np
 from stream_osr.model import marginal
 from stream_osr.model.dishes import copy_slots, empty_dishes, remove
 from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, split, tables_of
+from stream_osr.model.edit import gather as move
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
@@ -193,19 +194,19 @@ class GatheredSubclass(NamedTuple):
 
 
 def gather(
-    around: Alternatives, unassigned: UnassignedRows, arrived: Array, announced: Array
+    around: Alternatives, unassigned: UnassignedRows, arrived: Array, announced: Array, independent: float = 1.0
 ) -> GatheredSubclass | None:
     """Make a subclass of the class hidden among unassigned rows (:func:`find_group`), if there is one.
 
-    Its instances sit in other subclasses, or sat in subclasses that have left the model.
+    Its instances sit in other subclasses or in known classes, or sat in subclasses that have left the model.
     """
-    core = find_group(unassigned, arrived, around, announced)
+    core = find_group(unassigned, arrived, around, announced, independent)
     if core is None:
         return None
     some, state, prior = UnassignedRows(*(part[core] for part in unassigned)), around.state, around.known.prior
     new, parts, gathered = state.next_id, list[int](), GatheredSubclass(state, state.next_id, some, [], [])
     state = state._replace(next_id=new + 1)
-    on_menu = np.isin(some.seat, state.ids)
+    on_menu, known = np.isin(some.seat, state.ids), some.seat < 0
     for key in np.unique(some.seat[on_menu]).tolist():
         own = some.seat == key
         if own.sum() == state.dishes.size[slot_of(state, key)]:
@@ -215,8 +216,14 @@ def gather(
         parts.append(state.next_id)
         state = split(state, key, some.rows[own], some.seqs[own], prior)
         gathered.left.append(key)
-    if (~on_menu).any():
-        alone = DormantSubclasses(np.array([new]), marginal.of_rows(homogeneous(some.rows[~on_menu]), prior))
+    if known.any():
+        own = marginal.dishes_of(marginal.of_rows(homogeneous(some.rows[known]), prior), prior)
+        parts.append(state.next_id)
+        settled = np.zeros(int(known.sum()))
+        state = move(state, own, some.rows[known], some.seqs[known], some.seat[known], settled, prior)
+    gone = ~on_menu & ~known
+    if gone.any():
+        alone = DormantSubclasses(np.array([new]), marginal.of_rows(homogeneous(some.rows[gone]), prior))
         state, _ = bring_back(state, alone, new, parts[0] if parts else None, prior)
     else:
         state = rename(state, parts[0], new)

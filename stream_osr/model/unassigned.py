@@ -234,8 +234,13 @@ def outweighs_noise(around: Alternatives, key: int, others: int) -> bool:
     return bool(own + odds > MARGIN + GAIN * size)
 
 
-def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives, announced: Array) -> Array | None:
+def find_group(
+    unassigned: UnassignedRows, arrived: Array, around: Alternatives, announced: Array, independent: float = 1.0
+) -> Array | None:
     """Find a class hidden among the unassigned rows, around one that has just arrived, or return ``None``.
+
+    If neighbours depend on each other, a few of them are always similar. The neighbours of the latest arrival are
+    then a class only with all rows that resemble them, and with the information of ``SIZES[-1]`` independent ones.
 
     Parameters
     ----------
@@ -247,6 +252,8 @@ def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives,
         Alternatives to a class.
     announced
         Subclasses that people know about (`Lifecycle.noticed`).
+    independent
+        Number of independent instances with the information of one instance.
 
     Returns
     -------
@@ -258,18 +265,15 @@ def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives,
     alpha = float(state.franchise.alpha[0])
     scene = _Scene(prior, known.location, known.dishes, state.dishes, statistics.empty_dishes(1, prior), noise, alpha)
     no_home = (state.ids[:, None] == announced).any(axis=1)
-    core = _find(homogeneous(rows), seat, arrived, begin, state.ids, no_home, scene)
+    places = homogeneous(rows), seat, arrived, begin, state.ids, no_home
+    core = _find(*places, scene) if independent == 1.0 else _find_large(*places, scene, SIZES[-1] / independent)
     return np.flatnonzero(core) if core.any() else None
 
 
 @kernel
 def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no_home: Array, scene: _Scene) -> Array:
     """Mark the unassigned rows of the class. The search tries each start position in ``begin``."""
-    slot, core = np.full(len(rows), -1), np.zeros(len(rows), np.bool_)
-    for k in range(len(ids)):
-        for i in range(len(rows)):
-            slot[i] = k if seat[i] == ids[k] else slot[i]
-    among = _Seated(rows, slot)
+    core, among = np.zeros(len(rows), np.bool_), _seated(rows, seat, ids)
     near, count = _nearest(rows, arrived, begin, scene.prior.first.shape[0]), len(arrived)
     alone, odds = np.full((len(SIZES), len(near)), -np.inf), np.full(len(SIZES) * len(near), -np.inf)
     for a in range(len(SIZES)):
@@ -291,6 +295,38 @@ def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no
             break
         odds[best] = -np.inf
     return core
+
+
+@kernel
+def _find_large(
+    rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no_home: Array, scene: _Scene, least: float
+) -> Array:
+    """Mark the unassigned rows of a class with at least this many rows, around the latest arrival."""
+    core, among = np.zeros(len(rows), np.bool_), _seated(rows, seat, ids)
+    near = _nearest(rows, arrived[-1:], begin[:1], scene.prior.first.shape[0])[0]
+    if len(rows) < least or near[-1] < 0:
+        return core
+    for i in near:
+        core[i] = True
+    _grow(core, among, scene)
+    group = np.flatnonzero(core)
+    block, n = _rows_at(rows, group), len(rows) - begin[0]
+    alone = _together(block, scene) + _log_odds(len(group), n, scene.alpha) - LOOKED
+    is_class = len(group) >= least and alone > _of_nothing(block, scene, NARROWEST)
+    is_class = is_class and _sits_nowhere(group, begin[0], among, no_home, scene)
+    if not (is_class and _is_no_outlier(alone, group, among, scene)):
+        core[:] = False
+    return core
+
+
+@kernel
+def _seated(rows: Array, seat: Array, ids: Array) -> _Seated:
+    """Find the slot of each row by the identity of its subclass."""
+    slot = np.full(len(rows), -1)
+    for k in range(len(ids)):
+        for i in range(len(rows)):
+            slot[i] = k if seat[i] == ids[k] else slot[i]
+    return _Seated(rows, slot)
 
 
 @kernel

@@ -66,9 +66,15 @@ def stands_out(
 
 
 def find_core(
-    update: LifecycleUpdate, noise: NoiseModel, least: float, is_explained: Callable[[np.ndarray], bool]
+    update: LifecycleUpdate,
+    noise: NoiseModel,
+    least: float,
+    is_explained: Callable[[np.ndarray], bool],
+    independent: float = 1.0,
 ) -> LifecycleUpdate:
     """Announce a class hidden among the unassigned instances, if it contains one of the latest arrivals.
+
+    If neighbours depend on each other, unknown instances that the sampler has seated in known classes are unassigned.
 
     Parameters
     ----------
@@ -80,11 +86,13 @@ def find_core(
         Least p_unknown of an unassigned instance.
     is_explained
         Whether a move of all known classes explains a class with this mean, shape (d,).
+    independent
+        Number of independent instances with the information of one instance.
     """
     chain, recent, settled = update.chain, update.recent, _settled(update.chain, noise)
 
     def unassigned_in(part: RecentInstances) -> np.ndarray:
-        unknown = _unknown(part, 0, least)
+        unknown = _unknown(part, 0, least) if independent == 1.0 else np.flatnonzero(part.p_unknown > LEAST_UNKNOWN)
         return unknown[places_of(settled, part.subclass[0, unknown]) < 0]
 
     if not len(recent.batches) or not len(unassigned_in(since(recent, int(recent.batches[-1])))):
@@ -93,7 +101,7 @@ def find_core(
     arrived = np.flatnonzero(recent.seq + at >= recent.batches[-1])[-LOOKED_AT:]
     unassigned = UnassignedRows(recent.seq + at, recent.rows[at], recent.subclass[0, at])
     reported = chain.life.ids[chain.life.noticed]
-    found = gather(Alternatives(chain.known, chain.state, noise), unassigned, arrived, reported)
+    found = gather(Alternatives(chain.known, chain.state, noise), unassigned, arrived, reported, independent)
     if found is None or is_explained(numbers_of(found.core.rows, chain.known.prior).mean(axis=0)):
         return update
     return _announce(update, found)
@@ -130,5 +138,5 @@ def _announce(update: LifecycleUpdate, gathered: GatheredSubclass) -> LifecycleU
     changes = without(update.changes, update.identities.merged)
     return update._replace(
         changes=changes._replace(emerged=(*changes.emerged, new)),
-        regained=int((~np.isin(core.seat, chain.state.ids)).sum()),
+        regained=int(((core.seat >= 0) & ~np.isin(core.seat, chain.state.ids)).sum()),
     )

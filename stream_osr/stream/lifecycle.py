@@ -65,6 +65,8 @@ class LifecycleTerms(NamedTuple):
         Whether to announce new subclasses. False while all known classes have moved away at once.
     is_explained
         Whether a move of all known classes explains a subclass with this mean, shape (d,).
+    independent
+        Number of independent instances with the information of one instance.
     """
 
     most: int
@@ -73,6 +75,7 @@ class LifecycleTerms(NamedTuple):
     unknown_share: float
     announces: bool
     is_explained: Callable[[np.ndarray], bool]
+    independent: float
 
 
 def follow(
@@ -102,9 +105,9 @@ def follow(
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
     announces &= frame is None or not frame.has_moved
     bounds = parameters.max_subclasses, parameters.max_dormant
-    student_terms = LifecycleTerms(
-        *bounds, trained.noise, share, announces, Explanations(trained, frame, posterior, independent_of(arrival))
-    )
+    independent = independent_of(arrival)
+    explanations = Explanations(trained, frame, posterior, independent)
+    student_terms = LifecycleTerms(*bounds, trained.noise, share, announces, explanations, independent)
     recent, came, updates = stream.recent, recent_instances.arrivals(batch), list[LifecycleUpdate]()
     for number, (chain, one) in enumerate(zip(stream.chains, posterior.seated, strict=True)):
         update = _follow(chain, number, one, recent, came, student_terms)
@@ -145,7 +148,7 @@ def _follow(
     if number:
         return _keep_within_bounds(update, parameters.most, 0)
     if parameters.announces:
-        update = find_core(update, noise_model, least, parameters.is_explained)
+        update = find_core(update, noise_model, least, parameters.is_explained, parameters.independent)
     chain = update.chain
     update = update._replace(chain=chain._replace(life=_sample(chain.life, update, result)))
     for key in (*update.changes.emerged, *update.changes.grew):
