@@ -262,7 +262,7 @@ def expect(called: ReferenceResults, distinct: Array, spread: float = 0.0) -> Ex
     distinct
         Effective number of references of each class (:meth:`References.distinct`), shape (J,).
     spread
-        Standard deviation of the recall between parts of training (:attr:`References.spread`).
+        Standard error of the recall between parts of training (:attr:`References.spread`).
     """
     distinct = _fit(distinct, len(called.total))  # a class may have come since, or gone
     some, recall, error, unknown = _expect(called.right, called.unknown, called.total, called.shares, distinct)

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
@@ -52,6 +53,13 @@ LEAST_OF_CLASS = 20
 UNUSUAL, OF_UNUSUAL = 0.05, 0.5
 """Least usual share of a class, and its share of the references if not all instances are references. New classes are
 most similar to these instances."""
+
+
+USUAL_SPREAD, PRIOR_PARTS = 0.05, 3.0
+"""Prior standard deviation of the recall between parts of a stream, and its weight in parts.
+
+A few parts of one training set are alike by chance, and then the interval of the recall would be too narrow.
+"""
 
 
 class References(NamedTuple):
@@ -106,18 +114,23 @@ class References(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the recall between the parts that the references were scored without.
+        """Standard error of the recall in the stream, as a part that the references were scored without.
 
-        It is that of a class in the stream, which is another part. It is 0 if neighbours are independent.
+        The recalls of the parts are Gaussian, with a conjugate prior for their variance. The next part then has
+        Student's t (Gelman et al. 2013, section 3.3). The result is the standard error of the Gaussian whose 95 %
+        interval is as wide. It is 0 if neighbours are independent.
         """
         there = [self.part == part for part in np.unique(self.part[self.part >= 0])] if len(self.part) else []
-        if len(there) < 2:
+        if not there:
             return 0.0
         right = np.mean(self.log_density, axis=0).argmax(axis=1) == self.group
         recalls = [
             np.mean([right[own & (self.group == j)].mean() for j in np.unique(self.group[own])]) for own in there
         ]
-        return float(np.std(recalls, ddof=1))
+        n = len(recalls)
+        freedom = n - 1 + PRIOR_PARTS
+        variance = (n * np.var(recalls) + PRIOR_PARTS * USUAL_SPREAD**2) / freedom
+        return float(np.sqrt(variance * (1.0 + 1.0 / n)) * stdtrit(freedom, 0.975) / ndtri(0.975))
 
     def distinct(self, n_classes: int) -> Array:
         """Return the effective number of evenly drawn references for the mean of each class, shape (J,).
