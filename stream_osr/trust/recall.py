@@ -22,6 +22,9 @@ from stream_osr.printable_text import printable
 NO_DOUBT = np.zeros(3)
 DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
 """Share of the disputed instances that count as wrong, and the half-width of the interval."""
+UNPLACED = (0.25, 0.5)
+"""Share of known instances among few unknown ones without a subclass: at the upper end of the interval, and the
+estimate. Both rise to 1 with their share in the stream."""
 Z = 1.96
 """Half-width of an interval, in standard errors."""
 REMEMBERED = 500.0
@@ -281,12 +284,17 @@ def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> Expect
     """Lower and widen the estimate by the evidence of the stream against it.
 
     References come from the training distribution. Unknown instances without a subclass may be known ones that have
-    moved. The same may apply to instances on which frozen classes and labels disagree.
+    moved, or the beginning of a new class. A new class with a large share would be announced. The larger their share,
+    the more of them are therefore known: half of a small share, all if there are no others. The upper end of the
+    interval assumes a quarter of a small share, the lower end all. Instances on which frozen classes and labels
+    disagree may be wrong as well.
     """
     disputed, unplaced = (doubt[1:] / max(doubt.sum(), 1e-300)).tolist()
-    left, spread = 1.0 - DISPUTED * disputed - unplaced, DISPUTED_SPREAD * disputed
-    low, high = max(0.0, (recall - half) * left - spread), min(1.0, (recall + half) * left + spread)
-    return ExpectedRecall(recall * left, low, high, min(1.0, unknown + (1.0 - unknown) * unplaced))
+    wrong, spread = DISPUTED * disputed, DISPUTED_SPREAD * disputed
+    least, most = (unplaced * (part + (1.0 - part) * unplaced) for part in UNPLACED)
+    low = max(0.0, (recall - half) * (1.0 - wrong - unplaced) - spread)
+    high = min(1.0, (recall + half) * (1.0 - wrong - least) + spread)
+    return ExpectedRecall(recall * (1.0 - wrong - most), low, high, min(1.0, unknown + (1.0 - unknown) * most))
 
 
 @kernel
