@@ -155,8 +155,7 @@ def follow_frame(
         for n in (LATEST, WINDOW):
             found = find_shared_offset(places, frame.rows[-n:], frame.offset, independent)
             if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.offset, frame.reported)):
-                gain = log_ratio(places, frame.rows, found.offset, frame.offset)
-                first = int(np.cumsum(gain[::-1])[::-1].argmax())
+                first = _first_moved(places, frame.rows, found.offset, frame.offset)
                 moved = frame._replace(offset=found.offset, before=frame.offset, typical=found.after, verdict=0)
                 return moved._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
             if len(frame.rows) <= n:
@@ -178,6 +177,11 @@ def _followed(places: Places, frame: Frame, rows: np.ndarray) -> SharedOffset:
     whole, latest = (find_shared_offset(places, part, frame.offset, track=True) for part in (rows, rows[-LATEST:]))
     gain = log_ratio(places, rows[-LATEST:], latest.offset, whole.offset).sum()
     return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.offset) else whole
+
+
+def _first_moved(places: Places, rows: np.ndarray, offset: np.ndarray, before: np.ndarray) -> int:
+    """Position of the first row from which all are more probable at the offset than at the one before, together."""
+    return int(np.cumsum(log_ratio(places, rows, offset, before)[::-1])[::-1].argmax())
 
 
 def _alike(places: Places, offset: np.ndarray, other: np.ndarray) -> bool:
@@ -212,11 +216,12 @@ class Explanations:
         if frame is None or frame.verdict == REJECTED:
             return []
         moves = [frame.before - frame.offset] if frame.since >= 0 else []
-        unusual = _unusual(frame, posterior)[-len(posterior.rows) :]
+        unusual, here = _unusual(frame, posterior)[-len(posterior.rows) :], frame.offset * 0.0
         if unusual.mean() > SUSPICIOUS:
-            rows = numbers_of(posterior.rows[-len(unusual) :][unusual], trained.known.prior)
-            found = find_shared_offset(_places(trained), rows, frame.offset * 0.0, self._independent)
-            moves += [-found.offset] if found.has_moved else []
+            rows, places = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior), _places(trained)
+            found = find_shared_offset(places, rows[unusual], here, self._independent)
+            moved = unusual[_first_moved(places, rows, found.offset, here) :].sum()  # from its beginning, all have moved
+            moves += [-found.offset] if found.has_moved and 2 * moved > unusual.sum() else []
         return [move @ trained.whitening.forward for move in moves]
 
     def __call__(self, mean: np.ndarray) -> bool:
