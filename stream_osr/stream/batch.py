@@ -27,7 +27,7 @@ from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
-from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
+from stream_osr.stream.reference_check import ask_references, keep_promise
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
@@ -224,10 +224,8 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
-            chains = recounted(stream.chains, stream.recent, references)
-            again = [one._replace(before=chain) for one, chain in zip(chain_results, chains, strict=True)]
-            independent = arrival.independent
-            balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
+            now = arrival.independent
+            balanced = ask_references(chain_results, references, rows, parameters, shifts, independent=now)
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
