@@ -110,9 +110,22 @@ def _places(trained: TrainedModel) -> Places:
 
 def move_of(trained: TrainedModel, frame: Frame | None) -> np.ndarray | None:
     """Offset in whitened coordinates, shape (C + d,), or ``None`` if there is none."""
-    if frame is None or not frame.offset.any():
-        return None
-    return np.concatenate([np.zeros(len(trained.known.prior.first)), frame.offset @ trained.whitening.forward])
+    return None if frame is None or not frame.offset.any() else _whitened(trained, frame.offset)
+
+
+def moves_of(trained: TrainedModel, frame: Frame | None, first: int, n: int) -> np.ndarray | None:
+    """Offset of n rows from position ``first`` on, in whitened coordinates, shape (n, C + d), or (C + d,) for all.
+
+    Rows of a batch from before the last move are at the place before. ``None``: there is no offset.
+    """
+    if frame is None or frame.since <= first:
+        return move_of(trained, frame)
+    earlier = first + np.arange(n)[:, None] < frame.since
+    return np.where(earlier, _whitened(trained, frame.before), _whitened(trained, frame.offset))
+
+
+def _whitened(trained: TrainedModel, offset: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(len(trained.known.prior.first)), offset @ trained.whitening.forward])
 
 
 def offset_of(frame: Frame | None) -> np.ndarray | float:
@@ -220,8 +233,8 @@ class Explanations:
         if unusual.mean() > SUSPICIOUS:
             rows, places = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior), _places(trained)
             found = find_shared_offset(places, rows[unusual], here, self._independent)
-            moved = unusual[_first_moved(places, rows, found.offset, here) :].sum()  # from its beginning, all have moved
-            moves += [-found.offset] if found.has_moved and 2 * moved > unusual.sum() else []
+            after = unusual[_first_moved(places, rows, found.offset, here) :]  # a move that has begun moves the rest
+            moves += [-found.offset] if found.has_moved and 2 * after.sum() > unusual.sum() else []
         return [move @ trained.whitening.forward for move in moves]
 
     def __call__(self, mean: np.ndarray) -> bool:
