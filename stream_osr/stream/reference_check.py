@@ -244,20 +244,16 @@ def typicality_of(references: References, chains: Sequence[Chain]) -> ReferenceT
     """Compute typicality from the references under the frozen densities of all chains."""
     kept, known = model_of(references, 0).typicality, chains[0].known
     if id(known) not in kept:
-        models = [model_of(references, number) for number in range(len(chains))]
-        own = [
-            _log_odds(chain, density, each.new_of(chain.known)[: len(density)])
-            for chain, each, density in zip(chains, models, _all(references, len(chains)), strict=True)
-        ]
+        own = []
+        for number, chain in enumerate(chains):
+            density = references.log_density[number % len(references.log_density)]
+            fresh = model_of(references, number).new_of(chain.known)[: len(density)]
+            own.append(_log_odds(chain, density, fresh))
         log_odds = mean_log_odds(own)
         typical = typical_of(references, log_odds)
         found = typicality(np.mean(references.log_density, axis=0), log_odds, references.gains, typical)
         kept[id(known)] = known, ReferenceTypicality(typical, *map(_twice, found))
     return kept[id(known)][1]
-
-
-def _all(references: References, count: int) -> list[np.ndarray]:
-    return [references.log_density[number % len(references.log_density)] for number in range(count)]
 
 
 def _log_odds(chain: Chain, log_density: np.ndarray, log_density_new: np.ndarray) -> np.ndarray:
