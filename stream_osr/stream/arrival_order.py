@@ -31,7 +31,7 @@ USUAL_HALF_LIFE = 10_000.0
 LOST, LEAST_TYPICAL, AT_ONCE = 0.4, 12.0, 3
 """Thresholds at which the known classes dissolve.
 
-A class dissolves if more than the first share of its typical instances is labelled unknown. It needs at least the
+A class dissolves if more than the first share of the typical instances is labelled unknown. It needs at least the
 second number of typical instances. Dissolving of at least the last number of classes, and of most classes, means that
 the sampler has abandoned the known classes in bulk. A new class replaces only one.
 """
