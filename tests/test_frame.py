@@ -115,6 +115,20 @@ def test_a_move_in_the_middle_and_back() -> None:
         model.accept_frame()
 
 
+def test_instances_of_a_micro_batch_from_before_the_move_are_judged_at_their_place() -> None:
+    model = OpenSetRecognizer(chains=1, seed=1, batch_size=256)
+    model.learn_many(*drawn(400, 0))
+    model.freeze()
+    (before, y_before), (moved, y_moved) = drawn(128, 1), drawn(384, 2, BY)
+    truth = np.concatenate([y_before, y_moved])
+    model.learn_many(pd.concat([before, moved]))
+    labels = np.array([each.label for each in model.drain()], dtype=object)
+    (event,) = [event for event in model.drain_events() if isinstance(event, FrameMoved)]
+    assert event.since == pytest.approx(128, abs=2)
+    for part in (slice(128), slice(128, 256), slice(256, 512)):
+        assert (labels == truth)[part].mean() > 0.97
+
+
 def test_late_labels_of_moved_instances_open_a_class_at_its_training_place() -> None:
     model = after(MOVED)
     part = stream(model, 256, 2, BY, 0.3)

@@ -165,14 +165,14 @@ def test_a_stream_that_says_nothing_against_the_references_changes_no_bit() -> N
     assert other == plain
 
 
-def test_unknown_instances_that_gather_in_no_subclass_count_as_known_ones_that_have_moved() -> None:
+def test_unknown_instances_without_a_subclass_count_the_more_as_known_the_more_there_are() -> None:
     plain, other = doubted(300, 0, 100)
-    assert other.recall == pytest.approx(0.75 * plain.recall)
+    assert other.recall == pytest.approx((1.0 - 0.25 * 0.625) * plain.recall)
     assert other.low == pytest.approx(0.75 * plain.low)
-    assert other.high == pytest.approx(0.75 * plain.high)
-    assert other.false_unknown == pytest.approx(1.0 - 0.75 * (1.0 - plain.false_unknown))
+    assert other.high == pytest.approx((1.0 - 0.25 * 0.4375) * plain.high)
+    assert other.false_unknown == pytest.approx(1.0 - (1.0 - 0.25 * 0.625) * (1.0 - plain.false_unknown))
     alone = doubted(0, 0, 50)[1]
-    assert alone.recall == pytest.approx(0.0)
+    assert (alone.recall, alone.low, alone.high) == pytest.approx((0.0, 0.0, 0.0))
     assert alone.false_unknown == pytest.approx(1.0)
 
 

@@ -120,13 +120,16 @@ class StreamTools:
 
 
 class _Entry(NamedTuple):
-    """A tool: description, answer, and JSON schema of the arguments."""
+    """A tool: description, answer, and JSON schema of the arguments. Without an answer it is a command."""
 
     description: str
-    answer: Callable[[StreamTools, Mapping[str, Any]], Any]
+    answer: Callable[[StreamTools, Mapping[str, Any]], Any] | None
     properties: Mapping[str, Any] = {}
     required: Sequence[str] = ()
-    changes: bool = False
+
+
+def _command(description: str, properties: Mapping[str, Any] = {}, required: Sequence[str] = ()) -> _Entry:
+    return _Entry(description, None, {**properties, **_REASON}, required)
 
 
 TOOLS: Mapping[str, _Entry] = {
@@ -149,39 +152,27 @@ TOOLS: Mapping[str, _Entry] = {
         StreamTools.signals,
     ),
     "history": _Entry("Show the audit log of commands, the newest first.", StreamTools.history),
-    "promote": _Entry(
+    "promote": _command(
         "Name subclasses. They are part of this class from the next micro-batch on.",
-        lambda tools, given: tools.change("promote", given),
         {
             "subclass": _SUBCLASSES,
             "label": {"type": "string", "description": "Name of the class. It may be a known class."},
-            **_REASON,
         },
-        ("subclass", "label"), True,
+        ("subclass", "label"),
     ),
-    "mute": _Entry(
+    "mute": _command(
         "Stop events about subclasses. Their instances stay unknown.",
-        lambda tools, given: tools.change("mute", given),
-        {"subclass": _SUBCLASSES, **_REASON}, ("subclass",), True,
+        {"subclass": _SUBCLASSES}, ("subclass",),
     ),
-    "accept_frame": _Entry(
+    "accept_frame": _command(
         "Accept the present place of the known classes as the reference, if the signals have a moved frame.",
-        lambda tools, given: tools.change("accept_frame", given),
-        _REASON, (), True,
     ),
-    "reject_frame": _Entry(
+    "reject_frame": _command(
         "Treat the present place of the known classes as new, if the signals have a moved frame.",
-        lambda tools, given: tools.change("reject_frame", given),
-        _REASON, (), True,
     ),
-    "undo": _Entry(
+    "undo": _command(
         "Undo the latest promotion, mute, label or verdict on a moved frame.",
-        lambda tools, given: tools.change("undo", given),
-        {
-            "n": {"type": "integer", "description": "Number in the history. It fails if another command is newer."},
-            **_REASON,
-        },
-        (), True,
+        {"n": {"type": "integer", "description": "Number in the history. It fails if another command is newer."}},
     ),
 }  # fmt: skip
 
@@ -224,8 +215,8 @@ def serve(feed: Feed, view: ModelView, acts: Acts, by: str | None) -> None:
 
 def _described(name: str, entry: _Entry) -> Tool:
     schema = {"type": "object", "properties": {**entry.properties}, "required": [*entry.required]}
-    hints = ToolAnnotations(read_only_hint=not entry.changes, destructive_hint=False, open_world_hint=False)
-    description = entry.description if entry.changes else f"{entry.description} {DATA}"
+    hints = ToolAnnotations(read_only_hint=entry.answer is not None, destructive_hint=False, open_world_hint=False)
+    description = f"{entry.description} {DATA}" if entry.answer else entry.description
     return Tool(
         name=name, description=description, annotations=hints, input_schema={**schema, "additionalProperties": False}
     )
@@ -238,7 +229,8 @@ def _answer(tools: StreamTools, name: str, given: Mapping[str, Any] | None) -> t
             raise InvalidParameter(f"there is no tool {brief(name)}. Use one of {', '.join(TOOLS)}")
         for other in (given or {}).keys() - entry.properties.keys():
             raise InvalidParameter(f"{name} has no argument {brief(other)}. Leave it out")
-        return _as_text(entry.answer(tools, given or {})), False
+        given = given or {}
+        return _as_text(entry.answer(tools, given) if entry.answer else tools.change(name, given)), False
     except StreamOSRError as error:
         return printable(str(error), 600), True
     except Exception as error:

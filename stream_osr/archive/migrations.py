@@ -54,11 +54,13 @@ def _from_12(content: Any) -> Any:
 
 
 def _from_13(content: Any) -> Any:
-    """Convert version 13: no foreign values, no frame, no parts of references."""
+    """Convert version 13: no foreign values, frame or parts of references, and a count of the latest instances."""
     for _, form in list(numbered(content)):
         if isinstance(form, RecordForm):
             for name, nothing in ADDED.get(form.name, {}).items():
                 form.values.setdefault(name, nothing)
+            if form.name == "Arrival":
+                del form.values["lately"]
     return content
 
 

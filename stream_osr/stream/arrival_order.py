@@ -16,8 +16,8 @@ from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
-ACCEPTED_FROM = 0.2
-"""Least density rank at which an instance moves the state of the class.
+TYPICAL_FROM = 0.2
+"""Least density rank at which an instance is typical of a class, and moves its state.
 
 The density rank is the share of the class's independent references that are no denser.
 """
@@ -29,17 +29,16 @@ PAIRS_HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
 """Instances after which an instance counts half in the usual location of the class."""
-TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
+LOST, LEAST_TYPICAL, AT_ONCE = 0.4, 12.0, 3
 """Thresholds at which the known classes dissolve.
 
-An instance is typical of a class if its density rank is at least the first number. A class dissolves if more than the
-second share of these instances is labelled unknown. It needs at least the third number of typical instances and the
-fourth number of references. Dissolving of at least the last number of classes, and of most classes, means that the
-sampler has abandoned the known classes in bulk. A new class replaces only one.
+A class dissolves if more than the first share of the typical instances is labelled unknown. It needs at least the
+second number of typical instances. Dissolving of at least the last number of classes, and of most classes, means that
+the sampler has abandoned the known classes in bulk. A new class replaces only one.
 """
-GONE = 0.02
-"""Share of typical instances below which all known classes have moved away or are gone."""
-LATELY = 256.0
+GONE = 8.0
+"""Latest typical instances below which all known classes have moved away or are gone."""
+LATELY = 256
 """Instances after which a typical instance counts half."""
 DEPARTED_FOR = 5000
 """Instances after a bulk departure for which typicality decides which instances are known."""
@@ -75,8 +74,6 @@ class Arrival(NamedTuple):
         Number of independent instances with the information of one stream instance.
     typical
         Faded counts of the latest typical instances of each class, and of those labelled unknown, shape (J, 2).
-    lately
-        Faded number of the latest instances.
     departed
         Position at which most typical instances were labelled unknown, -1 if never.
     runs
@@ -95,7 +92,6 @@ class Arrival(NamedTuple):
     fitted: int = -1
     independent: float = ASSUMED
     typical: np.ndarray = np.zeros((0, 2))
-    lately: float = 0.0
     departed: int = -1
     runs: Runs | None = None
 
@@ -107,7 +103,7 @@ class Arrival(NamedTuple):
     @property
     def has_left(self) -> bool:
         """Whether almost none of the latest instances is typical of any known class."""
-        return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
+        return bool((self.at >= LATELY).any() and self.typical[:, 0].sum() < GONE)
 
 
 def independent_of(arrival: Arrival | None) -> float:
@@ -176,7 +172,7 @@ def predict(
     category = log_categories(chains[0].known, chains[0].frozen, who)[:, :n_classes]
     complete = ~incomplete
     came = dependence.Came(numbers_of(rows, prior), category, log_density, log_new, complete)
-    least = _least(references, n_classes, ACCEPTED_FROM)
+    least = _least(references, n_classes, TYPICAL_FROM)
     gain, tracked = dependence.predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     everyone = np.concatenate([arrival.gain, gain])
     return arrival._replace(tracked=tracked, gain=everyone[max(len(everyone) - kept, 0) :]), everyone
@@ -210,8 +206,7 @@ def test(
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density = log_density[np.arange(len(near)), near]
     typical = density >= _least(references, n_classes, TYPICAL_FROM)[near]
-    many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY_REFERENCES
-    arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
+    arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), now)
     plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
     z = dependence.shortened(dependence.whitened(order.residuals, rows, near))
@@ -253,31 +248,26 @@ def _add_rows(sums: np.ndarray, at: np.ndarray, rows: np.ndarray) -> None:
             sums[at[i], a] += rows[i, a]
 
 
-def _count_typical(
-    arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, many: np.ndarray, now: int
-) -> Arrival:
+def _count_typical(arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, now: int) -> Arrival:
     """Count the typical instances of a batch of n, and record when most known classes dissolve.
 
     Parameters
     ----------
     near, unknown
         Class of each typical instance, and whether it is labelled unknown.
-    many
-        Classes with enough references, shape (J,).
     now
         Position after the batch.
     """
-    fade = 0.5 ** (n / LATELY)
-    typical = fade * arrival.typical
+    typical = 0.5 ** (n / LATELY) * arrival.typical
     _add_rows(typical, near, np.column_stack([np.ones(len(near)), unknown]))
-    posterior = many & (typical[:, 0] >= LEAST_TYPICAL)
+    posterior = typical[:, 0] >= LEAST_TYPICAL
     dissolved = posterior & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed
     if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > posterior.sum():
         departed = now
     elif now - departed >= DEPARTED_FOR:
         departed = -1
-    return arrival._replace(typical=typical, lately=fade * arrival.lately + n, departed=departed)
+    return arrival._replace(typical=typical, departed=departed)
 
 
 @once

@@ -21,13 +21,13 @@ from stream_osr.stream.arrival_order import Arrival, independent_of, predict, te
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
-from stream_osr.stream.frame import follow_frame, move_of, report_frame, start_frame
+from stream_osr.stream.frame import follow_frame, moves_of, report_frame, start_frame
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
-from stream_osr.stream.reference_check import Dependence, ask_references, keep_promise, recounted
+from stream_osr.stream.reference_check import Dependence, ask_references, keep_promise
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
@@ -144,7 +144,7 @@ def _judge(
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
     odd = [] if noticed is None else np.flatnonzero(noticed.odd.any(axis=1)).tolist()
-    move = move_of(trained, stream.frame)
+    move = moves_of(trained, stream.frame, stream.state.seen, len(arrived.rows))
     rows = arrived.rows if move is None else arrived.rows - move
     rows = seating.complete(stream.chains, rows, parameters, missing)
     if repeats and missing is not None:
@@ -224,9 +224,8 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if dependent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
-            chains, dependent = recounted(stream.chains, stream.recent, references), _dependence(arrival, trained)
-            again = [one._replace(before=chain) for one, chain in zip(chain_results, chains, strict=True)]
-            balanced, runs = ask_references(again, references, rows, parameters, shifts, dependent=dependent)
+            dependent = _dependence(arrival, trained)
+            balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
         arrival = arrival._replace(runs=runs)
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 

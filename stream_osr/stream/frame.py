@@ -110,9 +110,22 @@ def _places(trained: TrainedModel) -> Places:
 
 def move_of(trained: TrainedModel, frame: Frame | None) -> np.ndarray | None:
     """Offset in whitened coordinates, shape (C + d,), or ``None`` if there is none."""
-    if frame is None or not frame.offset.any():
-        return None
-    return np.concatenate([np.zeros(len(trained.known.prior.first)), frame.offset @ trained.whitening.forward])
+    return None if frame is None or not frame.offset.any() else _whitened(trained, frame.offset)
+
+
+def moves_of(trained: TrainedModel, frame: Frame | None, first: int, n: int) -> np.ndarray | None:
+    """Offset of n rows from position ``first`` on, in whitened coordinates, shape (n, C + d), or (C + d,) for all.
+
+    Rows of a batch from before the last move are at the place before. ``None``: there is no offset.
+    """
+    if frame is None or frame.since <= first:
+        return move_of(trained, frame)
+    earlier = first + np.arange(n)[:, None] < frame.since
+    return np.where(earlier, _whitened(trained, frame.before), _whitened(trained, frame.offset))
+
+
+def _whitened(trained: TrainedModel, offset: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(len(trained.known.prior.first)), offset @ trained.whitening.forward])
 
 
 def offset_of(frame: Frame | None) -> np.ndarray | float:
@@ -155,8 +168,7 @@ def follow_frame(
         for n in (LATEST, WINDOW):
             found = find_shared_offset(places, frame.rows[-n:], frame.offset, independent)
             if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.offset, frame.reported)):
-                gain = log_ratio(places, frame.rows, found.offset, frame.offset)
-                first = int(np.cumsum(gain[::-1])[::-1].argmax())
+                first = _first_moved(places, frame.rows, found.offset, frame.offset)
                 moved = frame._replace(offset=found.offset, before=frame.offset, typical=found.after, verdict=0)
                 return moved._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
             if len(frame.rows) <= n:
@@ -178,6 +190,11 @@ def _followed(places: Places, frame: Frame, rows: np.ndarray) -> SharedOffset:
     whole, latest = (find_shared_offset(places, part, frame.offset, track=True) for part in (rows, rows[-LATEST:]))
     gain = log_ratio(places, rows[-LATEST:], latest.offset, whole.offset).sum()
     return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.offset) else whole
+
+
+def _first_moved(places: Places, rows: np.ndarray, offset: np.ndarray, before: np.ndarray) -> int:
+    """Position of the first row from which all are more probable at the offset than at the one before, together."""
+    return int(np.cumsum(log_ratio(places, rows, offset, before)[::-1])[::-1].argmax())
 
 
 def _alike(places: Places, offset: np.ndarray, other: np.ndarray) -> bool:
@@ -212,11 +229,12 @@ class Explanations:
         if frame is None or frame.verdict == REJECTED:
             return []
         moves = [frame.before - frame.offset] if frame.since >= 0 else []
-        unusual = _unusual(frame, posterior)[-len(posterior.rows) :]
+        unusual, here = _unusual(frame, posterior)[-len(posterior.rows) :], frame.offset * 0.0
         if unusual.mean() > SUSPICIOUS:
-            rows = numbers_of(posterior.rows[-len(unusual) :][unusual], trained.known.prior)
-            found = find_shared_offset(_places(trained), rows, frame.offset * 0.0, self._independent)
-            moves += [-found.offset] if found.has_moved else []
+            rows, places = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior), _places(trained)
+            found = find_shared_offset(places, rows[unusual], here, self._independent)
+            after = unusual[_first_moved(places, rows, found.offset, here) :]  # a move that has begun moves the rest
+            moves += [-found.offset] if found.has_moved and 2 * after.sum() > unusual.sum() else []
         return [move @ trained.whitening.forward for move in moves]
 
     def __call__(self, mean: np.ndarray) -> bool:

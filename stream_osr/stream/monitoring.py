@@ -244,13 +244,12 @@ def follow_dependence(
         The batch.
     """
     was, now, since = before.arrival, stream.arrival, stream.signals.dependent_since
-    depends = now is not None and now.process is not None
     if was is None or now is None or not now.counts_typicality:  # an earlier model's stream may have been
-        since = None
-    elif since is None:
-        since = now.since if depends else now.departed
-    stream = stream._replace(signals=stream.signals._replace(dependent_since=since))
-    if was is None or now is None or not (was.process is None if depends else now.departed >= 0 > was.departed):
+        return stream._replace(signals=stream.signals._replace(dependent_since=None)), []
+    depends = now.process is not None
+    begun = now.since if depends else now.departed
+    stream = stream._replace(signals=stream.signals._replace(dependent_since=begun if since is None else since))
+    if not (was.process is None if depends else now.departed >= 0 > was.departed):
         return stream, []
     if depends:
         kind, rank = "neighbours depend", correlation_by_class(now.pairs)
@@ -263,7 +262,7 @@ def follow_dependence(
         kind=kind,
         labels=tuple(stream.labels[j] for j in most),
         correlation=correlation_of(now.pairs)[0],
-        since=now.since if depends else now.departed,
+        since=begun,
         **about(trained, stream.chains[0].state),
     )
     return stream, [event]

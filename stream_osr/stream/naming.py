@@ -107,11 +107,9 @@ def judge_frame(stream: Stream, number: int = 0, *, accept: bool) -> Stream:
     """Accept or reject the present place of the known classes (:func:`.frame.judged`)."""
     if stream.frame is None:
         raise NothingToJudge("the model has no references or no numbers, so that no move of all classes can be found")
-    before = stream.frame
-    own = before.offset, before.before, before.reported, before.since, before.verdict
-    action = FrameVerdict(number, *own)
+    action = FrameVerdict(number, *(getattr(stream.frame, name) for name in FrameVerdict._fields[1:]))
     log = record(stream.undo_log, [action])
-    return stream._replace(frame=judged(before, accept=accept), undo_log=log)
+    return stream._replace(frame=judged(stream.frame, accept=accept), undo_log=log)
 
 
 def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:

@@ -19,16 +19,14 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.histories import places_of
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import Known, log_densities, log_new
+from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
 from stream_osr.model.class_runs import Runs, average_odds, follow_runs
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
-from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
 from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, class_shares, counted, votes
 from stream_osr.trust.levels import (
@@ -61,8 +59,6 @@ DEPENDENT = 400.0
 """Half-life if neighbours are dependent, because a class comes in runs."""
 ANEW = 256
 """Instances between two estimates of the stream's known share."""
-RECOUNTED = 2000
-"""Latest instances to recount when neighbours are found to be dependent."""
 TYPICAL = N_LEVELS - 2
 """Least level (four fifths of the references) at which an instance counts for class shares, whatever its label.
 
@@ -250,20 +246,16 @@ def typicality_of(references: References, chains: Sequence[Chain]) -> ReferenceT
     """Compute typicality from the references under the frozen densities of all chains."""
     kept, known = model_of(references, 0).typicality, chains[0].known
     if id(known) not in kept:
-        models = [model_of(references, number) for number in range(len(chains))]
-        own = [
-            _log_odds(chain, density, each.new_of(chain.known)[: len(density)])
-            for chain, each, density in zip(chains, models, _all(references, len(chains)), strict=True)
-        ]
+        own = []
+        for number, chain in enumerate(chains):
+            density = references.log_density[number % len(references.log_density)]
+            fresh = model_of(references, number).new_of(chain.known)[: len(density)]
+            own.append(_log_odds(chain, density, fresh))
         log_odds = mean_log_odds(own)
         typical = typical_of(references, log_odds)
         found = typicality(np.mean(references.log_density, axis=0), log_odds, references.gains, typical)
         kept[id(known)] = known, ReferenceTypicality(typical, *map(_twice, found))
     return kept[id(known)][1]
-
-
-def _all(references: References, count: int) -> list[np.ndarray]:
-    return [references.log_density[number % len(references.log_density)] for number in range(count)]
 
 
 def _log_odds(chain: Chain, log_density: np.ndarray, log_density_new: np.ndarray) -> np.ndarray:
@@ -557,33 +549,6 @@ def _count_references(
     owner, part = owners_of(check.owner, check.known, counts.stream, shares)
     estimated_at = state.seen if due else check.estimated_at
     return ReferenceCheck(check.ids, counts, shares, owner, part, estimated_at, dependent), probabilities
-
-
-def recounted(chains: Chains, recent: RecentInstances, references: References) -> Chains:
-    """Recount the latest instances by typicality when neighbours are found to be dependent.
-
-    With the next batch, earlier announcements are judged as if the dependence had been known from the beginning.
-    """
-    rows = recent.rows[-RECOUNTED:]
-    if not len(rows):
-        return chains
-    who = homogeneous(rows)
-    found = [log_densities(c.known, c.frozen, who) for c in chains]
-    density = mean_of([each[0] for each in found])
-    log_odds = mean_log_odds([_log_odds(c, own, new) for c, (own, _, new) in zip(chains, found, strict=True)])
-    level = typicality(density, log_odds, np.zeros(len(rows)), typicality_of(references, chains).typical)[0]
-    weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
-    out = []
-    for number, chain in enumerate(chains):
-        if chain.check is not None:
-            n_classes, seat = len(chain.check.counts.votes), recent.subclass[number, -len(rows) :]
-            place = places_of(chain.check.ids, seat)
-            cell = np.where(seat < 0, np.minimum(near, n_classes - 1), n_classes + place)
-            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.check.counts.stream)
-            np.add.at(stream, (cell[there], level[there]), weight[there])
-            chain = chain._replace(check=chain.check._replace(counts=chain.check.counts._replace(stream=stream)))
-        out.append(chain)
-    return tuple(out)
 
 
 def mean_of_references(posterior: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,9 +48,8 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
             return with_references(trained, _close_class(trained, stream, action.label)), []
         if isinstance(action, FrameVerdict):
             if stream.frame is not None:
-                back = action._replace(number=0)._asdict()
-                del back["number"]
-                stream = stream._replace(frame=stream.frame._replace(**back))
+                own: dict[str, Any] = dict(zip(action._fields[1:], action[1:], strict=True))
+                stream = stream._replace(frame=stream.frame._replace(**own))
             return stream, [ev.ActionUndone(action="frame", subclass_ids=(), **common)]
         before = set(stream.state.ids.tolist())
         if isinstance(action, Promotion):

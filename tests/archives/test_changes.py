@@ -53,7 +53,7 @@ _FREE = {
         Pairs.correlation Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step
         References.effective References.gain References.weight Residuals.mean Tracked.mean Tracked.variance
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
-        Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
+        Drift.detectors Frame.offset Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
         Known.tables Odds.excess Odds.seen Prior.psi Prior.spread Seat.weight Shares.classes Shares.kappa
         Stream.called Stream.following Stream.past Stream.unknown_rate

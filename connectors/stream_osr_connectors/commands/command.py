@@ -260,12 +260,8 @@ class Command(NamedTuple):
         return CommandResult("done", place=place)
 
     def _apply(self, model: OpenSetRecognizer, keys_elsewhere: bool) -> None:
-        if self.action == "undo":
-            model.undo()
-        elif self.action == "accept_frame":
-            model.accept_frame()
-        elif self.action == "reject_frame":
-            model.reject_frame()
+        if self.action in OF_STREAM:
+            getattr(model, self.action)()
         elif self.action == "mute":
             model.mute(self.subclasses)
         elif self.label is not None:

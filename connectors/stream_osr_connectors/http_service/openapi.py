@@ -22,7 +22,7 @@ class Operation(NamedTuple):
     method, path
         Method and path of the request.
     name
-        Name of the operation, and of the method of `.routes.Routes` that answers.
+        Name of the operation, and of the method of `.routes.Routes` that answers unless it is a command.
     summary
         Purpose in one sentence.
     body
@@ -33,6 +33,8 @@ class Operation(NamedTuple):
         Status of the answer.
     errors
         Other statuses.
+    action
+        Kind of the command that the operation sends, or empty text.
     """
 
     method: str
@@ -43,9 +45,14 @@ class Operation(NamedTuple):
     answer: str
     success: int = 200
     errors: Sequence[int] = ()
+    action: str = ""
 
 
-_OF_COMMANDS = (400, 401, 403, 409, 413, 415, 422, 429)
+def _command(name: str, summary: str, body: str, action: str = "") -> Operation:
+    path, errors = f"/v1/{name.replace('_', '-')}", (400, 401, 403, 409, 413, 415, 422, 429)
+    return Operation("POST", path, name, summary, body, "Receipt", 202, errors, action or name)
+
+
 _READ, _CURSOR = (401, 429), (401, 422, 429, 503)
 OPERATIONS = (
     Operation("POST", "/v1/instances", "instances", "Accept instances, and return immediate decisions.", "Instance",
@@ -57,15 +64,12 @@ OPERATIONS = (
               errors=_READ),
     Operation("GET", "/v1/commands", "commands", "Return the change history, newest first.", "", "Commands",
               errors=_READ),
-    Operation("POST", "/v1/labels", "labels", "Label an instance of the stream.", "Label", "Receipt", 202,
-              _OF_COMMANDS),
-    Operation("POST", "/v1/promote", "promote", "Make subclasses a class.", "Promote", "Receipt", 202, _OF_COMMANDS),
-    Operation("POST", "/v1/mute", "mute", "Stop the events of subclasses.", "Mute", "Receipt", 202, _OF_COMMANDS),
-    Operation("POST", "/v1/accept-frame", "accept_frame", "Accept the present place of the known classes.", "Frame",
-              "Receipt", 202, _OF_COMMANDS),
-    Operation("POST", "/v1/reject-frame", "reject_frame", "Treat the present place of the known classes as new.",
-              "Frame", "Receipt", 202, _OF_COMMANDS),
-    Operation("POST", "/v1/undo", "undo", "Revert the latest command.", "Undo", "Receipt", 202, _OF_COMMANDS),
+    _command("labels", "Label an instance of the stream.", "Label", "label"),
+    _command("promote", "Make subclasses a class.", "Promote"),
+    _command("mute", "Stop the events of subclasses.", "Mute"),
+    _command("accept_frame", "Accept the present place of the known classes.", "Frame"),
+    _command("reject_frame", "Treat the present place of the known classes as new.", "Frame"),
+    _command("undo", "Revert the latest command.", "Undo"),
     Operation("GET", "/healthz", "health", "Return whether the service works.", "", "text/plain", errors=(503,)),
     Operation("GET", "/readyz", "ready", "Return whether the service accepts instances.", "", "text/plain",
               errors=(503,)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -38,7 +39,7 @@ from .acceptor import Accepted, Acceptor, NotWritten
 from .folder_run import FolderRun
 from .instances import MOST_BODY, InstanceReader, NotJson
 from .journal import JournalLine
-from .openapi import EVENTS, JSON, LINES, OPERATIONS, document
+from .openapi import EVENTS, JSON, LINES, OPERATIONS, Operation, document
 from .outputs import OutputFile
 
 logger = logging.getLogger("stream_osr")
@@ -81,7 +82,7 @@ class Routes:
         self._followers = Followers()
         self._statuses: Counter[int] = Counter()
         self._caught_up = False
-        routes = [Route(each.path, getattr(self, each.name), methods=[each.method]) for each in OPERATIONS]
+        routes = [Route(each.path, self._answer_of(each), methods=[each.method]) for each in OPERATIONS]
         handlers: dict[Any, Any] = {errors.StreamOSRError: answer_failure, HTTPException: _answer_http_error}
         self._app = Starlette(
             routes=routes, lifespan=self._lifespan, exception_handlers={**handlers, Exception: _answer_defect}
@@ -222,29 +223,11 @@ class Routes:
         await run_in_threadpool(self._acts.look)
         return json_answer({"commands": self._acts.history()})
 
-    async def labels(self, request: Request) -> Response:
-        """Label an instance."""
-        return await self._command(request, "label")
-
-    async def promote(self, request: Request) -> Response:
-        """Make subclasses a class."""
-        return await self._command(request, "promote")
-
-    async def mute(self, request: Request) -> Response:
-        """Stop the events of subclasses."""
-        return await self._command(request, "mute")
-
-    async def accept_frame(self, request: Request) -> Response:
-        """Accept the present place of the known classes."""
-        return await self._command(request, "accept_frame")
-
-    async def reject_frame(self, request: Request) -> Response:
-        """Treat the present place of the known classes as new."""
-        return await self._command(request, "reject_frame")
-
-    async def undo(self, request: Request) -> Response:
-        """Revert the latest command."""
-        return await self._command(request, "undo")
+    def _answer_of(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        """Return the method that answers an operation."""
+        if operation.action:
+            return partial(self._command, action=operation.action)
+        return getattr(self, operation.name)  # type: ignore[no-any-return]
 
     async def _command(self, request: Request, action: str) -> Response:
         if not self._acts.allowed:
