@@ -35,10 +35,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.class_runs import persistence_of
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known, densities, log_categories
 from stream_osr.model.prior import numbers_of
-from stream_osr.model.class_runs import persistence_of
 
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
@@ -140,7 +140,7 @@ class ArrivalOrder(NamedTuple):
     process
         Fitted process. ``None`` if neighbours are independent.
     persistence
-        Probability that the class of an instance stays that of the one before it (:mod:`stream_osr.model.class_runs`).
+        Probability that an instance stays in the class of the one before it (:mod:`stream_osr.model.class_runs`).
     """
 
     residuals: Residuals

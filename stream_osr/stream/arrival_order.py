@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
+from stream_osr.model.class_runs import Runs
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
-from stream_osr.model.class_runs import Runs
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles

@@ -19,12 +19,12 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from stream_osr.config import Parameters
+from stream_osr.model.class_runs import Runs, average_odds, follow_runs
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
-from stream_osr.model.class_runs import Runs, average_odds, follow_runs
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
