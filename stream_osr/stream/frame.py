@@ -165,8 +165,7 @@ def follow_frame(
         for n in (LATEST, WINDOW):
             found = find_shared_offset(places, frame.rows[-n:], frame.place, independent)
             if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
-                gain = log_ratio(places, frame.rows, found.place, frame.place)
-                first = int(np.cumsum(gain[::-1])[::-1].argmax())
+                first = _since(places, frame.rows, found.place, frame.place)
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
                 return there._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
             if len(frame.rows) <= n:
@@ -182,6 +181,12 @@ def follow_frame(
 
 def _unusual(frame: Frame, posterior: BatchPosterior) -> np.ndarray:
     return np.concatenate([frame.unusual, posterior.rank < UNUSUAL])[-LATEST:]
+
+
+def _since(places: Places, rows: np.ndarray, place: np.ndarray, before: np.ndarray) -> int:
+    """Position in some rows from which their likelihood at a place exceeds that at the place before by most."""
+    gain = log_ratio(places, rows, place, before)
+    return int(np.cumsum(gain[::-1])[::-1].argmax())
 
 
 def _followed(places: Places, frame: Frame, rows: np.ndarray, independent: float) -> SharedOffset:
@@ -207,7 +212,7 @@ class Explanations:
     trained, frame
         The model, and the frame with which a batch was judged.
     posterior
-        The batch. A move that begins with it is fitted to its unusual instances.
+        The batch. A move that begins in it is fitted to its unusual instances, and then to all since its beginning.
     independent
         Number of independent instances with the information of one stream instance.
     """
@@ -219,15 +224,18 @@ class Explanations:
 
     @cached_property
     def _moves(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Pairs of places: if a subclass came to the first one, it is explained by a move to the second one."""
+        """Pairs of places: that at which a subclass was judged, and that to which the classes have moved."""
         trained, frame, posterior = self._trained, self._frame, self._posterior
         if frame is None or frame.verdict == REJECTED:
             return []
-        moves = [(frame.place, frame.before)] if frame.since >= 0 else []
+        moves = [(frame.before, frame.place), (frame.place, frame.before)] if frame.since >= 0 else []
         unusual = _unusual(frame, posterior)[-len(posterior.rows) :]
         if unusual.mean() > SUSPICIOUS:
-            rows, here = numbers_of(posterior.rows[-len(unusual) :][unusual], trained.known.prior), frame.place * 0.0
-            found = find_shared_offset(_places(trained), rows, here, self._independent)
+            places, here = _places(trained), frame.place * 0.0
+            rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
+            found = find_shared_offset(places, rows[unusual], here, self._independent)
+            since = _since(places, rows, found.place, here)
+            found = find_shared_offset(places, rows[since:], here, self._independent)
             moves += [(here, found.place)] if found.has_moved else []
         return moves
 
