@@ -58,7 +58,7 @@ SHARE_ROUNDS = 200
 HEATS = (2.0, 1.0)
 """Factors of the variances of the classes, one after the other.
 
-The first offset is an instance less the mean of its class, so that others of the class differ with twice the variance.
+The first offset is an instance less the mean of its class. Others of the class differ with twice the variance.
 """
 GAUSSIANS, PAIRS, SCORED = 16, 256, 64
 """Most Gaussians from which an instance may have come, pairs of a Gaussian and an instance, and instances to score a
@@ -210,21 +210,21 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     return places._replace(cut=float(np.quantile(nearest, TYPICAL)))
 
 
-def _stretch(space: Whitening | Places, place: Array) -> Array:
+def _stretch(maps: Whitening | Places, place: Array) -> Array:
     """Linear map of whitened rows by the gains of a place, shape (d, d)."""
-    return np.asarray(np.eye(len(space.backward)) + (space.backward * place[1]) @ space.forward)
+    return np.asarray(np.eye(len(maps.backward)) + (maps.backward * place[1]) @ maps.forward)
 
 
-def moved(space: Whitening | Places, rows: Array, place: Array) -> Array:
+def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
     """Move numeric whitened rows, shape (n, d), from the training place to another one."""
-    rows = rows @ _stretch(space, place) if place[1].any() else rows
-    return np.asarray(rows + place[0] @ space.forward)
+    rows = rows @ _stretch(maps, place) if place[1].any() else rows
+    return np.asarray(rows + place[0] @ maps.forward)
 
 
-def unmoved(space: Whitening | Places, rows: Array, place: Array) -> Array:
+def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
     """Move numeric whitened rows, shape (n, d), from a place back to the training place."""
-    rows = rows - place[0] @ space.forward
-    return np.asarray(np.linalg.solve(_stretch(space, place).T, rows.T).T) if place[1].any() else rows
+    rows = rows - place[0] @ maps.forward
+    return np.asarray(np.linalg.solve(_stretch(maps, place).T, rows.T).T) if place[1].any() else rows
 
 
 def _volume(places: Places, place: Array) -> float:
@@ -272,7 +272,7 @@ def _window(places: Places, rows: Array, now: Array) -> Window:
 def _fit(
     places: Places, window: Window, place: Array, free: Array, heats: Sequence[float], *, by_spread: bool = False
 ) -> tuple[Array, Array]:
-    """Fit the free offsets and gains by EM.
+    """Fit the free offsets and gains by EM, the gains also by the spread within classes if ``by_spread``.
 
     The variances of the classes are multiplied by each of ``heats`` in turn, so that the classes find instances that
     are far from the first offset. In the last round, instances that are not typical at the offset do not count.
@@ -338,9 +338,7 @@ def _spread(places: Places, at: Array, toward: Array) -> Spread:
     return Spread(toward, back, np.eye(len(at)) + places.precision[:, at[:, None], at] * covariance)
 
 
-def _of_spread(
-    places: Places, window: Window, place: Array, share: Array, spread: Spread
-) -> tuple[Array, Array]:
+def _of_spread(places: Places, window: Window, place: Array, share: Array, spread: Spread) -> tuple[Array, Array]:
     """Score of the logarithms of the gains by the spread within classes, shape (g,), and its information."""
     residual = _in_each(places, unmoved(places, window.rows, place))
     square = (residual * share.T[:, :, None]).transpose(0, 2, 1) @ residual
@@ -401,44 +399,53 @@ def find_shared_offset(
     independent
         Number of independent instances with the information of one row.
     track
-        Whether to begin at the present place alone.
+        Whether to begin at the present place, which does not compete with itself, and not at the training place.
 
     Returns
     -------
     The place that was found. "Before" refers to the present one.
     """
     window, free = _window(places, rows, now), np.isfinite(places.deviation)
-    # an offset that is followed does not compete with itself
     fitted = window._replace(stay=np.full_like(window.stay, -np.inf)) if track else window
     least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
-    begins, heats = ([now], HEATS[-1:]) if track else (_begins(places, fitted, free), HEATS)
-    offsets, none = np.stack([free, free & False]), np.zeros_like(now)
-    found = list[SharedOffset]()
-    for begin in begins:
-        place, _ = _fit(places, fitted, begin, offsets, heats)
+    offsets, both = np.stack([free, np.zeros_like(free)]), np.stack([free, free])
+    candidate, found = _candidate(places, fitted, free), list[SharedOffset]()
+    for begin in (now if track else np.zeros_like(now), candidate):
+        place, _ = _fit(places, fitted, begin, offsets, HEATS)
         large = offsets & (np.abs(place) > least * places.deviation)
         place, _ = _fit(places, fitted, np.where(large, place, 0.0), large, HEATS[-1:])
         found.append(_describe(places, window, place, now, independent))
     best = max(found, key=lambda each: each.after)
-    by_spread = independent == 1.0  # dependent neighbours are closer to each other than their class is wide
-    place, information = _fit(places, fitted, best.place, np.stack([free, free]), HEATS[-1:], by_spread=by_spread)
-    kept = none.astype(bool)
-    kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
-    if not kept.any():
-        return best
-    kept[0] = kept[1] | (free & (np.abs(place[0]) > least * places.deviation))
-    place, _ = _fit(places, fitted, np.where(kept, place, 0.0), kept, HEATS[-1:], by_spread=by_spread)
-    return max(best, _describe(places, window, place, now, independent), key=lambda each: each.gain)
+    found, by_spread = [best], not is_narrow(rows, independent)
+    for begin in (best.place, candidate):
+        place, information = _fit(places, fitted, begin, both, HEATS, by_spread=by_spread)
+        kept = np.zeros_like(both)
+        kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
+        if kept.any():
+            kept[0] = kept[1] | (free & (np.abs(place[0]) > least * places.deviation))
+            place, _ = _fit(places, fitted, np.where(kept, place, 0.0), kept, HEATS[-1:], by_spread=by_spread)
+            found.append(_describe(places, window, place, now, independent))
+    return max(found, key=lambda each: (each.after, each.gain))
 
 
-def _begins(places: Places, window: Window, free: Array) -> list[Array]:
-    """Places at which EM begins: the training place, and that to which most instances may have moved together.
+def is_narrow(rows: Array, independent: float) -> bool:
+    """Whether the spread of some rows, shape (n, d), says little about that of the classes.
 
-    An instance less the mean of its class is close to the offset. The instances of the known classes agree on it, those
-    of a new class do not, wherever it lies.
+    Dependent neighbours are closer to each other than their class is wide, unless they have the information of more
+    independent instances than there are features.
+    """
+    return bool(independent < 1.0 and independent * len(rows) <= rows.shape[1])
+
+
+def _candidate(places: Places, window: Window, free: Array) -> Array:
+    """Offset at which EM begins, shape (2, p): that by which most instances may have moved together.
+
+    An instance less the mean of its class is close to the offset. The instances of the known classes agree on it,
+    whereas those of a new class do not, wherever it lies.
     """
     heavy = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS]
-    moves = (_thinned(window.rows, PAIRS // len(heavy))[:, None] - places.mean[heavy]).reshape(-1, len(places.outlier))
+    from_each = _thinned(window.rows, PAIRS // len(heavy))[:, None] - places.mean[heavy]
+    moves = from_each.reshape(-1, len(places.outlier))
     log_outlier = _thinned(window.log_outlier, SCORED)
     residual = _thinned(window.residual.transpose(1, 0, 2), SCORED).transpose(1, 0, 2)
     scores = list[float]()
@@ -448,7 +455,7 @@ def _begins(places: Places, window: Window, free: Array) -> list[Array]:
     begin, unit = np.zeros((2, len(free))), places.deviation[free, None] * places.forward[free]
     best = moves[int(np.argmax(scores))]
     begin[0, free] = places.deviation[free] * np.linalg.lstsq(unit.T, best, rcond=None)[0]
-    return [np.zeros_like(begin), begin]
+    return begin
 
 
 def _thinned(rows: Array, most: int) -> Array:

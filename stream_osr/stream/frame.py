@@ -19,12 +19,14 @@ from stream_osr.kinds import Name
 from stream_osr.model.prior import numbers_of
 from stream_osr.model.shared_offset import (
     SMALL,
+    STAYED,
     WINDOW,
     Places,
     SharedOffset,
     features_that_moved,
     find_shared_offset,
     in_deviations,
+    is_narrow,
     is_typical,
     log_ratio,
     moved,
@@ -43,6 +45,9 @@ MOVED_ON = 5.0
 """Gain in log likelihood, beside half of each feature, from which the latest part has another offset."""
 UNUSUAL, SUSPICIOUS = 0.05, 0.2
 """Density rank below which an instance is unusual, and the unusual share from which an offset is fitted."""
+THIN = 16
+"""Interval of the instances that are kept for longer if neighbours depend on each other. A window of ``WINDOW`` of
+them has 4096 instances, so that several recordings or bouts are in it."""
 LONGEST = 256
 """Most instances between two fits. After each fit without a result, the interval doubles."""
 REPORTED = 192
@@ -56,8 +61,9 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    rows
-        Latest numeric whitened rows as they came, shape (n, d).
+    rows, thinned
+        Latest numeric whitened rows as they came, shape (n, d), and every ``THIN``-th one of a longer time, shape
+        (m, d).
     place, before
         Place of the known classes (:mod:`stream_osr.model.shared_offset`) at present, and before the last move, shape
         (2, p). Instances are judged as if they had come at the training place.
@@ -76,6 +82,7 @@ class Frame(NamedTuple):
     """
 
     rows: np.ndarray
+    thinned: np.ndarray
     place: np.ndarray
     before: np.ndarray
     reported: np.ndarray
@@ -99,7 +106,7 @@ def start_frame(trained: TrainedModel) -> Frame | None:
     if references is None or not len(references.group) or not d or len(trained.labels) < 2:
         return None
     nothing = np.zeros((2, len(trained.whitening.center)))
-    return Frame(np.zeros((0, d)), nothing, nothing, nothing)
+    return Frame(np.zeros((0, d)), np.zeros((0, d)), nothing, nothing, nothing)
 
 
 @once
@@ -155,32 +162,57 @@ def follow_frame(
     came = moved(trained.whitening, numbers_of(posterior.rows, trained.known.prior), frame.place)
     frame = frame._replace(
         rows=np.concatenate([frame.rows, came])[-WINDOW:],
-        unusual=_unusual(frame, posterior),
+        thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],
+        unusual=_unusual(trained, frame, posterior, independent),
         untested=frame.untested + len(came),
     )
     if frame.untested < frame.wait:
         return frame, False
     places, frame = _places(trained), frame._replace(untested=0)
     if frame.unusual.mean() > SUSPICIOUS:
-        for n in (LATEST, WINDOW):
-            found = find_shared_offset(places, frame.rows[-n:], frame.place, independent)
-            if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
-                first = _since(places, frame.rows, found.place, frame.place)
+        for rows, step in _windows(frame, independent):
+            found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
+            has_moved = found.has_moved and (step == 1 or found.before < STAYED)  # dependent classes wander alone
+            if has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
+                all_rows = frame.rows if step == 1 else rows
+                first = _since(places, all_rows, found.place, frame.place)
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
-                return there._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
-            if len(frame.rows) <= n:
-                break
+                return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
             return frame._replace(wait=min(2 * frame.wait, LONGEST)), False
     if frame.has_moved:
-        rows = frame.rows[-min(max(seen - frame.since, LATEST), len(frame.rows)) :]
-        found = _followed(places, frame, rows, independent)
+        rows, step = _windows(frame, independent)[-1]
+        rows = rows[-min(max((seen - frame.since) // step, LATEST), len(rows)) :]
+        if step > 1:
+            found = find_shared_offset(places, rows, frame.place, track=True)
+            gain = min(1.0, step * independent) * log_ratio(places, rows, found.place, frame.place).sum()
+            if gain <= MOVED_ON + 0.5 * np.count_nonzero(found.place):
+                return frame._replace(wait=LATEST), False
+        else:
+            found = _followed(places, frame, rows, independent)
         frame = frame._replace(place=found.place, typical=found.after) if found.place.any() else frame
     return frame._replace(wait=LATEST), False
 
 
-def _unusual(frame: Frame, posterior: BatchPosterior) -> np.ndarray:
-    return np.concatenate([frame.unusual, posterior.rank < UNUSUAL])[-LATEST:]
+def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
+    """Windows of the stream, the shortest first, and the interval of their instances.
+
+    If dependent neighbours say little about the spread of the classes, a longer window of instances that are further
+    apart comes last.
+    """
+    rows = [frame.rows[-n:] for n in (LATEST, WINDOW) if n == LATEST or len(frame.rows) > LATEST]
+    windows = [(each, 1) for each in rows]
+    if is_narrow(frame.rows, independent) and len(frame.thinned) >= LATEST:
+        windows.append((frame.thinned, THIN))
+    return windows
+
+
+def _unusual(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, independent: float) -> np.ndarray:
+    """Whether each of the latest instances is unusual. In a dependent stream the ranks follow the classes."""
+    unusual = posterior.rank < UNUSUAL
+    if independent < 1.0:
+        unusual = unusual | ~is_typical(_places(trained), numbers_of(posterior.rows, trained.known.prior))
+    return np.concatenate([frame.unusual, unusual])[-LATEST:]
 
 
 def _since(places: Places, rows: np.ndarray, place: np.ndarray, before: np.ndarray) -> int:
@@ -194,7 +226,7 @@ def _followed(places: Places, frame: Frame, rows: np.ndarray, independent: float
     whole, latest = (
         find_shared_offset(places, part, frame.place, independent, track=True) for part in (rows, rows[-LATEST:])
     )
-    gain = log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
+    gain = independent * log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
     return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.place) else whole
 
 
@@ -229,7 +261,7 @@ class Explanations:
         if frame is None or frame.verdict == REJECTED:
             return []
         moves = [(frame.before, frame.place), (frame.place, frame.before)] if frame.since >= 0 else []
-        unusual = _unusual(frame, posterior)[-len(posterior.rows) :]
+        unusual = _unusual(trained, frame, posterior, self._independent)[-len(posterior.rows) :]
         if unusual.mean() > SUSPICIOUS:
             places, here = _places(trained), frame.place * 0.0
             rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
