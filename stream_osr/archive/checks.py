@@ -244,7 +244,7 @@ def as_in_window(decided: tuple[RecordForm, ...], state: RecordForm) -> bool:
 def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
     """Check an action that can be undone."""
     if action.name == "FrameVerdict":
-        return len(action.offset) == len(action.before) == len(action.reported)
+        return bool(action.place.shape == action.before.shape == action.reported.shape)
     base = chains[0].known.prior
     d = width_of(_memory(base))
     moved = action.name == "Muting" or action.shift is None or len(action.shift) == d

@@ -6,7 +6,11 @@ offset to a window of the stream. The known classes compete at their place, at t
 for instances of no known class.
 
 The offset is a vector of transformed features (:mod:`stream_osr.model.whitening`). Features that moved little are set
-to zero, and the others are fitted again, so that the offset names the features that moved.
+to zero, and the others are fitted again, so that the offset names the features that moved. A feature may also have a
+gain, if the distances between the classes show it.
+
+A place is an array of shape (2, p): the offset of each transformed feature at its training mean, and its gain less 1.
+The training place is zero.
 """
 
 from __future__ import annotations
@@ -43,10 +47,22 @@ CERTAIN, LEAST_CLASS = 0.9, 0.1
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
 instances for a class to count. They must be one independent instance or more. At least two classes must be there,
 because a single one may be a new class."""
+SURE = 3.0
+"""Size from which a feature has a gain, in standard errors. One in 370 features without a gain has one by chance."""
+LEAST_FACTOR = 0.1
+"""Least gain. At zero all instances would have one value."""
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
-HEATS = (100.0, 10.0, 1.0)
-"""Factors of the variances of the classes, one after the other."""
+SHARE_ROUNDS = 200
+"""Rounds of EM for the shares of the places, which converge slowly if the places overlap."""
+HEATS = (2.0, 1.0)
+"""Factors of the variances of the classes, one after the other.
+
+The first offset is an instance less the mean of its class. Others of the class differ with twice the variance.
+"""
+GAUSSIANS, PAIRS, SCORED = 16, 256, 64
+"""Most Gaussians from which an instance may have come, pairs of a Gaussian and an instance, and instances to score a
+pair. They bound the cost: about as much as EM itself."""
 
 
 class Places(NamedTuple):
@@ -64,10 +80,16 @@ class Places(NamedTuple):
         Class of each Gaussian, shape (K,).
     outlier, log_outlier
         Factor of the precision of the broad Gaussian, shape (d, d), and half its log determinant.
-    forward
-        Whitened coordinates of a unit of each feature, shape (p, d).
+    forward, backward
+        Whitened coordinates of a unit of each feature, shape (p, d), and the map back, shape (d, p).
     deviation
         Standard deviation of each transformed feature in training, shape (p,).
+    mean
+        Mean of each Gaussian, shape (K, d).
+    apart
+        The same as features, in deviations from the training mean, shape (K, p).
+    precision
+        Precision of each Gaussian for a deviation of each feature, shape (K, p, p).
     cut
         Squared distance to the nearest Gaussian within which an instance is typical.
     """
@@ -79,7 +101,11 @@ class Places(NamedTuple):
     outlier: Array
     log_outlier: float
     forward: Array
+    backward: Array
     deviation: Array
+    mean: Array
+    apart: Array
+    precision: Array
     cut: float
 
 
@@ -88,8 +114,8 @@ class SharedOffset(NamedTuple):
 
     Attributes
     ----------
-    offset, now
-        Offset of each transformed feature, and the present one, shape (p,).
+    place, now
+        The place that was found, and the present one, shape (2, p).
     before, after
         Share of the instances that are typical of a known class at the place before, and at the offset.
     gain
@@ -100,7 +126,7 @@ class SharedOffset(NamedTuple):
         Number of classes at the offset.
     """
 
-    offset: Array
+    place: Array
     now: Array
     before: float
     after: float
@@ -112,12 +138,33 @@ class SharedOffset(NamedTuple):
     def has_moved(self) -> bool:
         """Whether the known classes have moved together by the offset."""
         return bool(
-            (self.offset != self.now).any()
+            (self.place != self.now).any()
             and self.after >= LEAST_THERE
             and self.gain >= LEAST_GAIN
             and self.stayed < STAYED
             and self.classes >= 2
         )
+
+
+class Window(NamedTuple):
+    """Rows of a stream, and their log densities where the classes are thought to be.
+
+    Attributes
+    ----------
+    rows
+        Numeric whitened rows, shape (n, d).
+    residual
+        Residuals from each Gaussian, in its whitened coordinates, shape (K, n, d).
+    stay
+        Log joint density at the present place, shape (n, K).
+    log_outlier
+        Log density under the broad Gaussian, with its weight, shape (n,).
+    """
+
+    rows: Array
+    residual: Array
+    stay: Array
+    log_outlier: Array
 
 
 def places_of_classes(known: Known, whitening: Whitening, references: Array) -> Places:
@@ -142,6 +189,8 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     outlier = np.linalg.cholesky(np.linalg.inv(OUTLIER_SPREAD * total))
     deviation = np.sqrt((whitening.backward * (total @ whitening.backward)).sum(axis=0))
     log_det = np.log(np.einsum("kaa->ka", factor)).sum(axis=1)
+    is_number = whitening.forward.any(axis=1)
+    half = np.where(is_number, deviation, 0.0)[:, None] * whitening.forward @ factor
     places = Places(
         np.einsum("ka,kab->kb", mean, factor),
         factor,
@@ -150,11 +199,48 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         outlier,
         float(np.log(np.diag(outlier)).sum()),
         whitening.forward,
-        np.where(whitening.forward.any(axis=1), deviation, np.inf),
+        whitening.backward,
+        np.where(is_number, deviation, np.inf),
+        mean,
+        mean @ whitening.backward / np.where(is_number, deviation, np.inf),
+        half @ half.transpose(0, 2, 1),
         np.inf,
     )
     nearest = _distances(places, _in_each(places, numbers_of(references, known.prior)), centre * 0.0).min(axis=1)
     return places._replace(cut=float(np.quantile(nearest, TYPICAL)))
+
+
+def _stretch(maps: Whitening | Places, place: Array) -> Array:
+    """Linear map of whitened rows by the gains of a place, shape (d, d)."""
+    return np.asarray(np.eye(len(maps.backward)) + (maps.backward * place[1]) @ maps.forward)
+
+
+def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
+    """Move numeric whitened rows, shape (n, d), from the training place to another one."""
+    rows = rows @ _stretch(maps, place) if place[1].any() else rows
+    return np.asarray(rows + place[0] @ maps.forward)
+
+
+def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
+    """Move numeric whitened rows, shape (n, d), from a place back to the training place."""
+    rows = rows - place[0] @ maps.forward
+    return np.asarray(np.linalg.solve(_stretch(maps, place).T, rows.T).T) if place[1].any() else rows
+
+
+def _volume(places: Places, place: Array) -> float:
+    """Log of the volume at a place for a unit of volume at the training place."""
+    return float(np.linalg.slogdet(_stretch(places, place))[1]) if place[1].any() else 0.0
+
+
+def in_deviations(places: Places, place: Array) -> Array:
+    """Offset of each feature in standard deviations, and its gain less 1, shape (2, p)."""
+    return np.asarray(place / np.stack([places.deviation, np.ones_like(places.deviation)]))
+
+
+def features_that_moved(places: Places, place: Array) -> Array:
+    """Numbers of the features that moved by more than a little, or of all that moved if none did, shape (m,)."""
+    far = np.hypot(*in_deviations(places, place))
+    return np.flatnonzero((far >= SMALL) if (far >= SMALL).any() else far)
 
 
 def _in_each(places: Places, rows: Array) -> Array:
@@ -167,68 +253,128 @@ def _distances(places: Places, residual: Array, move: Array) -> Array:
     return np.asarray(((residual - (move @ places.factor)[:, None]) ** 2).sum(axis=2).T)
 
 
+def _at(places: Places, rows: Array, place: Array, residual: Array | None = None) -> tuple[Array, Array]:
+    """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K)."""
+    if residual is None or place[1].any():
+        residual, move = _in_each(places, unmoved(places, rows, place)), np.zeros(rows.shape[1])
+    else:
+        move = place[0] @ places.forward
+    distance = _distances(places, residual, move)
+    return distance, places.log_weight - 0.5 * distance - _volume(places, place)
+
+
+def _window(places: Places, rows: Array, now: Array) -> Window:
+    """Prepare the rows, shape (n, d), of a stream whose present place is ``now``."""
+    residual = _in_each(places, rows)
+    return Window(rows, residual, _at(places, rows, now, residual)[1], _log_outlier(places, rows, now))
+
+
 def _fit(
-    places: Places,
-    residual: Array,
-    stay: Array,
-    log_outlier: Array,
-    offset: Array,
-    free: Array,
-    heats: Sequence[float],
-) -> Array:
-    """Fit the offset of the free features by EM, shape (p,).
+    places: Places, window: Window, place: Array, free: Array, heats: Sequence[float], *, by_spread: bool = False
+) -> tuple[Array, Array]:
+    """Fit the free offsets and gains by EM, the gains also by the spread within classes if ``by_spread``.
 
     The variances of the classes are multiplied by each of ``heats`` in turn, so that the classes find instances that
     are far from the first offset. In the last round, instances that are not typical at the offset do not count.
+
+    Returns
+    -------
+    The place, shape (2, p), and the information on each free offset and gain, given all others, shape (f,).
     """
-    unit = places.forward[free] * places.deviation[free, None]  # one standard deviation of each free feature
-    offset, d = offset.copy(), residual.shape[2]
-    precision = places.factor @ places.factor.transpose(0, 2, 1)
+    d, unit = window.rows.shape[1], np.stack([places.deviation, np.ones_like(places.deviation)])[free]
+    at, is_gain = np.concatenate([np.flatnonzero(own) for own in free]), np.repeat([False, True], free.sum(axis=1))
+    size = np.where(is_gain, places.apart[:, at], 1.0)
+    precision = places.precision[:, at[:, None], at] * size[:, :, None] * size[:, None, :]
+    toward = places.factor.transpose(0, 2, 1) @ (places.forward[at] * places.deviation[at, None]).T
+    spread, normal = _spread(places, at[is_gain], toward[:, :, is_gain]), np.eye(len(at))
     for heat in heats:
-        volume = 0.5 * d * np.log(heat)
+        volume, log_share = 0.5 * d * np.log(heat), np.zeros(3)
         for _ in range(ROUNDS):
-            distance = _distances(places, residual, offset @ places.forward)
-            share = _responsibilities(places.log_weight - volume - 0.5 * distance / heat, stay, log_outlier)
+            distance, joint = _at(places, window.rows, place, window.residual)
+            joint = joint + 0.5 * (1.0 - 1.0 / heat) * distance - volume
+            share = _responsibilities(joint, window, log_share)
             if heat == 1.0:
                 share *= (distance.min(axis=1) < places.cut)[:, None]
-            weight = np.tensordot(share.sum(axis=0), precision, axes=1)
-            target = np.einsum("kb,kab->a", np.einsum("nk,knb->kb", share, residual), places.factor)
-            normal = unit @ weight @ unit.T
-            step = np.linalg.solve(normal + np.eye(len(normal)), unit @ target)
-            change = np.abs(step - (offset / places.deviation)[free]).max(initial=0.0)
-            offset = np.zeros_like(offset)
-            offset[free] = step * places.deviation[free]
+                log_share = _log_shares(joint, window, log_share, 1)
+            normal = np.tensordot(share.sum(axis=0), precision, axes=1) + np.eye(len(at))
+            pull = np.einsum("kb,kba->ka", np.einsum("nk,knb->kb", share, window.residual), toward)
+            pull = (pull * size).sum(axis=0)
+            if is_gain.any() and by_spread:
+                score, information = _of_spread(places, window, place, share, spread)
+                own, now = 1.0 + place[1, at[is_gain]], place[1, at[is_gain]]
+                information = information / np.outer(own, own)
+                normal[np.ix_(is_gain, is_gain)] += information
+                pull[is_gain] += information @ now + score / own
+            step = np.linalg.solve(normal, pull)
+            step[is_gain] = np.maximum(step[is_gain], LEAST_FACTOR - 1.0)
+            change = np.abs(step - (place[free] / unit)).max(initial=0.0)
+            place = np.zeros_like(place)
+            place[free] = step * unit
             if change < CONVERGED:
                 break
-    return offset
+    return place, 1.0 / np.diag(np.linalg.inv(normal))
 
 
-def _responsibilities(there: Array, stay: Array, log_outlier: Array) -> Array:
-    """Responsibilities of the classes at the offset, beside those at the place before, shape (n, K)."""
-    peak = np.maximum(np.maximum(there.max(axis=1), stay.max(axis=1)), log_outlier)[:, None]
-    at_offset, at_place = np.exp(there - peak), np.exp(stay - peak).sum(axis=1)
-    total = at_offset.sum(axis=1) + at_place + np.exp(log_outlier - peak[:, 0])
-    return np.asarray(at_offset / total[:, None])
+class Spread(NamedTuple):
+    """Terms of the spread within the classes along g features with a gain.
+
+    Attributes
+    ----------
+    toward, back
+        Pull of a residual on each feature, and the residual in it, from the whitened coordinates of each Gaussian,
+        shape (K, d, g).
+    information
+        Information of an instance on the logarithms of the gains, shape (K, g, g).
+    """
+
+    toward: Array
+    back: Array
+    information: Array
+
+
+def _spread(places: Places, at: Array, toward: Array) -> Spread:
+    back = np.linalg.inv(places.factor) @ (places.backward[:, at] / places.deviation[at])
+    covariance = back.transpose(0, 2, 1) @ back
+    return Spread(toward, back, np.eye(len(at)) + places.precision[:, at[:, None], at] * covariance)
+
+
+def _of_spread(places: Places, window: Window, place: Array, share: Array, spread: Spread) -> tuple[Array, Array]:
+    """Score of the logarithms of the gains by the spread within classes, shape (g,), and its information."""
+    residual = _in_each(places, unmoved(places, window.rows, place))
+    square = (residual * share.T[:, :, None]).transpose(0, 2, 1) @ residual
+    weight = share.sum(axis=0)
+    score = np.einsum("kag,kab,kbg->g", spread.toward, square, spread.back) - weight.sum()
+    return score, np.tensordot(weight, spread.information, axes=1)
+
+
+def _responsibilities(there: Array, window: Window, log_share: Array) -> Array:
+    """Responsibilities of the classes at the offset, shape (n, K).
+
+    They compete with the classes at the place before and with the broad Gaussian. ``log_share`` has the log shares of
+    the three.
+    """
+    parts = np.stack([_log_sum(there), _log_sum(window.stay), window.log_outlier], axis=1)
+    return np.exp(there + log_share[0] - _log_sum(parts + log_share)[:, None])
+
+
+def _log_shares(there: Array, window: Window, log_share: Array, rounds: int) -> Array:
+    """Estimate the log shares of the classes at the offset, of those at the place before, and of others, by EM."""
+    parts = np.stack([_log_sum(there), _log_sum(window.stay), window.log_outlier], axis=1)
+    for _ in range(rounds):
+        whole = parts + log_share
+        mean = np.exp(whole - _log_sum(whole)[:, None]).mean(axis=0)
+        log_share = np.log(np.maximum(mean, 1e-12)) - [0.0, 0.0, np.log(NO_CLASS)]  # which the density has already
+    return log_share
 
 
 def _log_sum(log_joint: Array) -> Array:
     return np.asarray(np.logaddexp.reduce(log_joint, axis=1))
 
 
-def _stayed(there: Array, stay: Array, log_outlier: Array) -> float:
-    """Estimate the share at the place before, among instances of a known class, by EM for both shares."""
-    log_joint, log_share = np.stack([there, stay, log_outlier]), np.zeros((3, 1))
-    for _ in range(ROUNDS):
-        whole = log_joint + log_share
-        responsible = np.exp(whole - np.logaddexp.reduce(whole, axis=0)).mean(axis=1)
-        log_share = np.log(np.maximum(responsible, 1e-12))[:, None]
-        log_share[2] -= np.log(NO_CLASS)  # which the density has already
-    return float(responsible[1] / max(responsible[0] + responsible[1], 1e-300))
-
-
-def _log_outlier(places: Places, rows: Array) -> Array:
-    """Log density of numeric rows under the broad Gaussian, with its weight, shape (n,)."""
-    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * ((rows @ places.outlier) ** 2).sum(axis=1))
+def _log_outlier(places: Places, rows: Array, now: Array) -> Array:
+    """Log density of numeric rows under the broad Gaussian at a place, with its weight, shape (n,)."""
+    squares = ((unmoved(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
+    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - _volume(places, now))
 
 
 def _log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
@@ -249,50 +395,92 @@ def find_shared_offset(
     rows
         Numeric whitened rows, shape (n, d).
     now
-        Present offset of the transformed features, shape (p,): zero at the training place.
+        Present place, shape (2, p).
     independent
         Number of independent instances with the information of one row.
     track
-        Whether to begin at the present offset alone.
+        Whether to begin at the present place, which does not compete with itself, and not at the training place.
 
     Returns
     -------
-    The offset from the training place. "Before" refers to the present offset.
+    The place that was found. "Before" refers to the present one.
     """
-    here = now @ places.forward
-    residual, log_outlier = _in_each(places, rows), _log_outlier(places, rows - here)
-    free, none = np.isfinite(places.deviation), np.zeros(rows.shape[1])
-    unit = np.where(free, places.deviation, 0.0)[:, None] * places.forward
-    place = residual - (here @ places.factor)[:, None]
-    stay = places.log_weight - 0.5 * _distances(places, place, none)
-    before = _distances(places, place, none).min(axis=1) < places.cut
+    window, free = _window(places, rows, now), np.isfinite(places.deviation)
+    fitted = window._replace(stay=np.full_like(window.stay, -np.inf)) if track else window
     least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
-    starts = [here] if track else [rows.mean(axis=0), np.median(rows, axis=0), none]
-    others = np.full_like(stay, -np.inf) if track else stay  # an offset that is followed does not compete with itself
-    found = list[SharedOffset]()
-    for start in starts:
-        begin = unit[:, 0] * 0.0
-        begin[free] = places.deviation[free] * (np.linalg.lstsq(unit.T, start, rcond=None)[0])[free]
-        offset = _fit(places, residual, others, log_outlier, begin, free, HEATS[-1:] if track else HEATS)
-        moved = free & (np.abs(offset) > least * places.deviation)
-        offset = _fit(places, residual, others, log_outlier, np.where(moved, offset, 0.0), moved, HEATS[-1:])
-        distance = _distances(places, residual, offset @ places.forward)
-        there = places.log_weight - 0.5 * distance
-        share = _responsibilities(there, stay, log_outlier)
-        of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
-        surely = np.where(of_class > CERTAIN, 1.0, 0.0).sum(axis=0)
-        found.append(
-            SharedOffset(
-                offset,
-                now,
-                float(before.mean()),
-                float((distance.min(axis=1) < places.cut).mean()),
-                float((_log_likelihood(there, log_outlier) - _log_likelihood(stay, log_outlier)).mean()),
-                _stayed(_log_sum(there), _log_sum(stay), log_outlier),
-                int((surely > max(LEAST_CLASS * len(rows), 1.0 / independent)).sum()),
-            )
-        )
-    return max(found, key=lambda each: each.after)
+    offsets, both = np.stack([free, np.zeros_like(free)]), np.stack([free, free])
+    candidate, found = _candidate(places, fitted, free), list[SharedOffset]()
+    for begin in (now if track else np.zeros_like(now), candidate):
+        place, _ = _fit(places, fitted, begin, offsets, HEATS)
+        large = offsets & (np.abs(place) > least * places.deviation)
+        place, _ = _fit(places, fitted, np.where(large, place, 0.0), large, HEATS[-1:])
+        found.append(_describe(places, window, place, now, independent))
+    best = max(found, key=lambda each: each.after)
+    found, by_spread = [best], not is_narrow(rows, independent)
+    for begin in (best.place, candidate):
+        place, information = _fit(places, fitted, begin, both, HEATS, by_spread=by_spread)
+        kept = np.zeros_like(both)
+        kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
+        if kept.any():
+            kept[0] = kept[1] | (free & (np.abs(place[0]) > least * places.deviation))
+            place, _ = _fit(places, fitted, np.where(kept, place, 0.0), kept, HEATS[-1:], by_spread=by_spread)
+            found.append(_describe(places, window, place, now, independent))
+    return max(found, key=lambda each: (each.after, each.gain))
+
+
+def is_narrow(rows: Array, independent: float) -> bool:
+    """Whether the spread of some rows, shape (n, d), says little about that of the classes.
+
+    Dependent neighbours are closer to each other than their class is wide, unless they have the information of more
+    independent instances than there are features.
+    """
+    return bool(independent < 1.0 and independent * len(rows) <= rows.shape[1])
+
+
+def _candidate(places: Places, window: Window, free: Array) -> Array:
+    """Offset at which EM begins, shape (2, p): that by which most instances may have moved together.
+
+    An instance less the mean of its class is close to the offset. The instances of the known classes agree on it,
+    whereas those of a new class do not, wherever it lies.
+    """
+    heavy = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS]
+    from_each = _thinned(window.rows, PAIRS // len(heavy))[:, None] - places.mean[heavy]
+    moves = from_each.reshape(-1, len(places.outlier))
+    log_outlier = _thinned(window.log_outlier, SCORED)
+    residual = _thinned(window.residual.transpose(1, 0, 2), SCORED).transpose(1, 0, 2)
+    scores = list[float]()
+    for move in moves:
+        joint = places.log_weight - 0.5 * _distances(places, residual, move) / HEATS[0]
+        scores.append(float(_log_likelihood(joint - 0.5 * len(move) * np.log(HEATS[0]), log_outlier).sum()))
+    begin, unit = np.zeros((2, len(free))), places.deviation[free, None] * places.forward[free]
+    best = moves[int(np.argmax(scores))]
+    begin[0, free] = places.deviation[free] * np.linalg.lstsq(unit.T, best, rcond=None)[0]
+    return begin
+
+
+def _thinned(rows: Array, most: int) -> Array:
+    """Take rows at even intervals."""
+    return rows if len(rows) <= most else rows[np.linspace(0.0, len(rows) - 1.0, most).astype(int)]
+
+
+def _describe(places: Places, window: Window, place: Array, now: Array, independent: float) -> SharedOffset:
+    """Describe how well a place explains a window."""
+    distance, there = _at(places, window.rows, place, window.residual)
+    before, stay = _at(places, window.rows, now, window.residual)
+    log_share = _log_shares(there, window, np.zeros(3), SHARE_ROUNDS)
+    share, (here, stays, _) = _responsibilities(there, window, log_share), np.exp(log_share)
+    of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
+    surely = np.where(of_class > CERTAIN, 1.0, 0.0).sum(axis=0)
+    gain = _log_likelihood(there, window.log_outlier) - _log_likelihood(stay, window.log_outlier)
+    return SharedOffset(
+        place,
+        now,
+        float((before.min(axis=1) < places.cut).mean()),
+        float((distance.min(axis=1) < places.cut).mean()),
+        float(gain.mean()),
+        float(stays / (here + stays)),
+        int((surely > max(LEAST_CLASS * len(window.rows), 1.0 / independent)).sum()),
+    )
 
 
 def is_typical(places: Places, rows: Array) -> Array:
@@ -302,10 +490,7 @@ def is_typical(places: Places, rows: Array) -> Array:
 
 
 def log_ratio(places: Places, rows: Array, now: Array, before: Array) -> Array:
-    """Return the log likelihood of each numeric row at the offset ``now``, less that at ``before``, shape (n,)."""
-    log_outlier, residual = _log_outlier(places, rows - before @ places.forward), _in_each(places, rows)
-    gain = np.zeros(len(rows))
-    for sign, offset in ((1.0, now), (-1.0, before)):
-        there = places.log_weight - 0.5 * _distances(places, residual, offset @ places.forward)
-        gain += sign * _log_likelihood(there, log_outlier)
-    return gain
+    """Return the log likelihood of each numeric row at the place ``now``, less that at ``before``, shape (n,)."""
+    log_outlier, residual = _log_outlier(places, rows, before), _in_each(places, rows)
+    there, stay = (_at(places, rows, place, residual)[1] for place in (now, before))
+    return _log_likelihood(there, log_outlier) - _log_likelihood(stay, log_outlier)

@@ -21,7 +21,7 @@ from stream_osr.stream.arrival_order import Arrival, independent_of, predict, te
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
-from stream_osr.stream.frame import follow_frame, moves_of, report_frame, start_frame
+from stream_osr.stream.frame import at_training, follow_frame, report_frame, start_frame
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
@@ -144,8 +144,7 @@ def _judge(
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
     odd = [] if noticed is None else np.flatnonzero(noticed.odd.any(axis=1)).tolist()
-    move = moves_of(trained, stream.frame, stream.state.seen, len(arrived.rows))
-    rows = arrived.rows if move is None else arrived.rows - move
+    rows = at_training(trained, stream.frame, arrived.rows, stream.state.seen)
     rows = seating.complete(stream.chains, rows, parameters, missing)
     if repeats and missing is not None:
         rows, missing = without_repeats(stream, rows, missing, repeats, parameters)

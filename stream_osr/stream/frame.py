@@ -19,13 +19,19 @@ from stream_osr.kinds import Name
 from stream_osr.model.prior import numbers_of
 from stream_osr.model.shared_offset import (
     SMALL,
+    STAYED,
     WINDOW,
     Places,
     SharedOffset,
+    features_that_moved,
     find_shared_offset,
+    in_deviations,
+    is_narrow,
     is_typical,
     log_ratio,
+    moved,
     places_of_classes,
+    unmoved,
 )
 from stream_osr.model.yeo_johnson import unbend
 from stream_osr.stream.reference_check import once
@@ -39,6 +45,9 @@ MOVED_ON = 5.0
 """Gain in log likelihood, beside half of each feature, from which the latest part has another offset."""
 UNUSUAL, SUSPICIOUS = 0.05, 0.2
 """Density rank below which an instance is unusual, and the unusual share from which an offset is fitted."""
+THIN = 16
+"""Interval of the instances that are kept for longer if neighbours depend on each other. A window of ``WINDOW`` of
+them has 4096 instances, so that several recordings or bouts are in it."""
 LONGEST = 256
 """Most instances between two fits. After each fit without a result, the interval doubles."""
 REPORTED = 192
@@ -52,13 +61,14 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    rows
-        Latest numeric whitened rows as they came, shape (n, d).
-    offset, before
-        Offset of the transformed features at present, and before the last move, shape (p,). Instances are judged
-        without the present one.
+    rows, thinned
+        Latest numeric whitened rows as they came, shape (n, d), and every ``THIN``-th one of a longer time, shape
+        (m, d).
+    place, before
+        Place of the known classes (:mod:`stream_osr.model.shared_offset`) at present, and before the last move, shape
+        (2, p). Instances are judged as if they had come at the training place.
     reported
-        Offset in the latest event, shape (p,).
+        Place in the latest event, shape (2, p).
     since
         Position at which the known classes came to the present offset, -1 if they have never moved.
     typical
@@ -72,7 +82,8 @@ class Frame(NamedTuple):
     """
 
     rows: np.ndarray
-    offset: np.ndarray
+    thinned: np.ndarray
+    place: np.ndarray
     before: np.ndarray
     reported: np.ndarray
     since: int = -1
@@ -85,7 +96,7 @@ class Frame(NamedTuple):
     @property
     def has_moved(self) -> bool:
         """Whether the known classes are away from the training place and no person has accepted the new one."""
-        return self.verdict != ACCEPTED and bool(self.offset.any())
+        return self.verdict != ACCEPTED and bool(self.place.any())
 
 
 def start_frame(trained: TrainedModel) -> Frame | None:
@@ -94,8 +105,8 @@ def start_frame(trained: TrainedModel) -> Frame | None:
     references = trained.references
     if references is None or not len(references.group) or not d or len(trained.labels) < 2:
         return None
-    nothing = np.zeros(len(trained.whitening.center))
-    return Frame(np.zeros((0, d)), nothing, nothing, nothing)
+    nothing = np.zeros((2, len(trained.whitening.center)))
+    return Frame(np.zeros((0, d)), np.zeros((0, d)), nothing, nothing, nothing)
 
 
 @once
@@ -108,29 +119,29 @@ def _places(trained: TrainedModel) -> Places:
     return _places_of(trained.references, trained)
 
 
-def move_of(trained: TrainedModel, frame: Frame | None) -> np.ndarray | None:
-    """Offset in whitened coordinates, shape (C + d,), or ``None`` if there is none."""
-    return None if frame is None or not frame.offset.any() else _whitened(trained, frame.offset)
+def at_training(trained: TrainedModel, frame: Frame | None, rows: np.ndarray, first: int | None = None) -> np.ndarray:
+    """Move whitened rows, shape (n, C + d), to the training place.
 
-
-def moves_of(trained: TrainedModel, frame: Frame | None, first: int, n: int) -> np.ndarray | None:
-    """Offset of n rows from position ``first`` on, in whitened coordinates, shape (n, C + d), or (C + d,) for all.
-
-    Rows of a batch from before the last move are at the place before. ``None``: there is no offset.
+    If the rows are those from position ``first`` on, those from before the last move come from the place before, and
+    all others from the present place.
     """
-    if frame is None or frame.since <= first:
-        return move_of(trained, frame)
-    earlier = first + np.arange(n)[:, None] < frame.since
-    return np.where(earlier, _whitened(trained, frame.before), _whitened(trained, frame.offset))
+    if frame is None or not (frame.place.any() or frame.before.any()):
+        return rows
+    space, numbers = trained.whitening, numbers_of(rows, trained.known.prior)
+    earlier = 0 if first is None else min(max(frame.since - first, 0), len(rows))
+    places = [(numbers[:earlier], frame.before), (numbers[earlier:], frame.place)]
+    numbers = np.concatenate([unmoved(space, own, place) if place.any() else own for own, place in places])
+    return np.hstack([rows[:, : len(trained.known.prior.first)], numbers])
 
 
-def _whitened(trained: TrainedModel, offset: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.zeros(len(trained.known.prior.first)), offset @ trained.whitening.forward])
-
-
-def offset_of(frame: Frame | None) -> np.ndarray | float:
-    """Offset of the transformed features, shape (p,), 0 if there is none."""
-    return 0.0 if frame is None else frame.offset
+def features_at_training(trained: TrainedModel, frame: Frame | None, bent: np.ndarray) -> np.ndarray:
+    """Move transformed features, NaN = missing, shape (n, p), from the present place to the training place."""
+    if frame is None or not frame.place.any():
+        return bent
+    offset, gain = frame.place
+    bent = bent - offset
+    centre = trained.whitening.center
+    return np.asarray(np.where(gain != 0.0, centre + (bent - centre) / (1.0 + gain), bent))
 
 
 def follow_frame(
@@ -155,52 +166,80 @@ def follow_frame(
     -------
     The frame, and whether the batch must be judged again because the classes have moved.
     """
-    came = numbers_of(posterior.rows, trained.known.prior) + frame.offset @ trained.whitening.forward
+    came = moved(trained.whitening, numbers_of(posterior.rows, trained.known.prior), frame.place)
     frame = frame._replace(
         rows=np.concatenate([frame.rows, came])[-WINDOW:],
-        unusual=_unusual(frame, posterior),
+        thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],
+        unusual=_unusual(trained, frame, posterior, independent),
         untested=frame.untested + len(came),
     )
     if frame.untested < frame.wait:
         return frame, False
     places, frame = _places(trained), frame._replace(untested=0)
     if frame.unusual.mean() > SUSPICIOUS:
-        for n in (LATEST, WINDOW):
-            found = find_shared_offset(places, frame.rows[-n:], frame.offset, independent)
-            if found.has_moved and not (frame.verdict == REJECTED and _alike(places, found.offset, frame.reported)):
-                first = _first_moved(places, frame.rows, found.offset, frame.offset)
-                moved = frame._replace(offset=found.offset, before=frame.offset, typical=found.after, verdict=0)
-                return moved._replace(since=seen - len(frame.rows) + first, wait=LATEST), True
-            if len(frame.rows) <= n:
-                break
+        for rows, step in _windows(frame, independent):
+            found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
+            has_moved = found.has_moved and (step == 1 or found.before < STAYED)  # dependent classes wander alone
+            if has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
+                all_rows = frame.rows if step == 1 else rows
+                first = _since(places, all_rows, found.place, frame.place)
+                there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
+                return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
             return frame._replace(wait=min(2 * frame.wait, LONGEST)), False
     if frame.has_moved:
-        found = _followed(places, frame, frame.rows[-min(max(seen - frame.since, LATEST), len(frame.rows)) :])
-        frame = frame._replace(offset=found.offset, typical=found.after) if found.offset.any() else frame
+        rows, step = _windows(frame, independent)[-1]
+        rows = rows[-min(max((seen - frame.since) // step, LATEST), len(rows)) :]
+        if step > 1:
+            found = find_shared_offset(places, rows, frame.place, track=True)
+            gain = min(1.0, step * independent) * log_ratio(places, rows, found.place, frame.place).sum()
+            if gain <= MOVED_ON + 0.5 * np.count_nonzero(found.place):
+                return frame._replace(wait=LATEST), False
+        else:
+            found = _followed(places, frame, rows, independent)
+        frame = frame._replace(place=found.place, typical=found.after) if found.place.any() else frame
     return frame._replace(wait=LATEST), False
 
 
-def _unusual(frame: Frame, posterior: BatchPosterior) -> np.ndarray:
-    return np.concatenate([frame.unusual, posterior.rank < UNUSUAL])[-LATEST:]
+def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
+    """Windows of the stream, the shortest first, and the interval of their instances.
+
+    If dependent neighbours say little about the spread of the classes, a longer window of instances that are further
+    apart comes last.
+    """
+    rows = [frame.rows[-n:] for n in (LATEST, WINDOW) if n == LATEST or len(frame.rows) > LATEST]
+    windows = [(each, 1) for each in rows]
+    if is_narrow(frame.rows, independent) and len(frame.thinned) >= LATEST:
+        windows.append((frame.thinned, THIN))
+    return windows
 
 
-def _followed(places: Places, frame: Frame, rows: np.ndarray) -> SharedOffset:
-    """Fit the offset again to the rows since the move, or to the latest ones if these have moved on."""
-    whole, latest = (find_shared_offset(places, part, frame.offset, track=True) for part in (rows, rows[-LATEST:]))
-    gain = log_ratio(places, rows[-LATEST:], latest.offset, whole.offset).sum()
-    return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.offset) else whole
+def _unusual(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, independent: float) -> np.ndarray:
+    """Whether each of the latest instances is unusual. In a dependent stream the ranks follow the classes."""
+    unusual = posterior.rank < UNUSUAL
+    if independent < 1.0:
+        unusual = unusual | ~is_typical(_places(trained), numbers_of(posterior.rows, trained.known.prior))
+    return np.concatenate([frame.unusual, unusual])[-LATEST:]
 
 
-def _first_moved(places: Places, rows: np.ndarray, offset: np.ndarray, before: np.ndarray) -> int:
-    """Position of the first row from which all are more probable at the offset than at the one before, together."""
-    return int(np.cumsum(log_ratio(places, rows, offset, before)[::-1])[::-1].argmax())
+def _since(places: Places, rows: np.ndarray, place: np.ndarray, before: np.ndarray) -> int:
+    """Position in some rows from which their likelihood at a place exceeds that at the place before by most."""
+    gain = log_ratio(places, rows, place, before)
+    return int(np.cumsum(gain[::-1])[::-1].argmax())
 
 
-def _alike(places: Places, offset: np.ndarray, other: np.ndarray) -> bool:
-    """Whether the difference of two offsets is less than half of the first, or negligible."""
-    at = np.isfinite(places.deviation)
-    size, apart = (float(np.linalg.norm(each[at] / places.deviation[at])) for each in (offset, offset - other))
+def _followed(places: Places, frame: Frame, rows: np.ndarray, independent: float) -> SharedOffset:
+    """Fit the place again to the rows since the move, or to the latest ones if these have moved on."""
+    whole, latest = (
+        find_shared_offset(places, part, frame.place, independent, track=True) for part in (rows, rows[-LATEST:])
+    )
+    gain = independent * log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
+    return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.place) else whole
+
+
+def _alike(places: Places, place: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the difference of two places is less than half of the first, or negligible."""
+    size, apart = (float(np.linalg.norm(in_deviations(places, each))) for each in (place, place - other))
     return apart <= max(0.5 * size, SMALL)
 
 
@@ -212,7 +251,7 @@ class Explanations:
     trained, frame
         The model, and the frame with which a batch was judged.
     posterior
-        The batch. A move that begins with it is fitted to its unusual instances.
+        The batch. A move that begins in it is fitted to its unusual instances, and then to all since its beginning.
     independent
         Number of independent instances with the information of one stream instance.
     """
@@ -223,49 +262,55 @@ class Explanations:
         self._trained, self._frame, self._posterior, self._independent = trained, frame, posterior, independent
 
     @cached_property
-    def _moves(self) -> list[np.ndarray]:
-        """Moves that lead from a known class to a subclass that they explain, in whitened coordinates."""
+    def _moves(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Pairs of places: that at which a subclass was judged, and that to which the classes have moved."""
         trained, frame, posterior = self._trained, self._frame, self._posterior
         if frame is None or frame.verdict == REJECTED:
             return []
-        moves = [frame.before - frame.offset] if frame.since >= 0 else []
-        unusual, here = _unusual(frame, posterior)[-len(posterior.rows) :], frame.offset * 0.0
+        moves = [(frame.before, frame.place), (frame.place, frame.before)] if frame.since >= 0 else []
+        unusual = _unusual(trained, frame, posterior, self._independent)[-len(posterior.rows) :]
         if unusual.mean() > SUSPICIOUS:
-            rows, places = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior), _places(trained)
+            places, here = _places(trained), frame.place * 0.0
+            rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
             found = find_shared_offset(places, rows[unusual], here, self._independent)
-            after = unusual[_first_moved(places, rows, found.offset, here) :]  # a move that has begun moves the rest
-            moves += [-found.offset] if found.has_moved and 2 * after.sum() > unusual.sum() else []
-        return [move @ trained.whitening.forward for move in moves]
+            since = _since(places, rows, found.place, here)
+            found = find_shared_offset(places, rows[since:], here, self._independent)
+            moves += [(here, found.place)] if found.has_moved else []
+        return moves
 
     def __call__(self, mean: np.ndarray) -> bool:
         """Whether a subclass with this mean, shape (d,), would be typical of a known class without a move."""
-        return any(bool(is_typical(_places(self._trained), (mean + move)[None])[0]) for move in self._moves)
+        return any(self._explains(mean[None], *move) for move in self._moves)
+
+    def _explains(self, mean: np.ndarray, here: np.ndarray, there: np.ndarray) -> bool:
+        space = self._trained.whitening
+        return bool(is_typical(_places(self._trained), unmoved(space, moved(space, mean, here), there))[0])
 
 
 def report_frame(
     trained: TrainedModel, frame: Frame, seen: int, common_fields: dict[str, Any]
 ) -> tuple[Frame, list[ev.Event]]:
     """Report a move once, as soon as enough instances have come, and again if the offset has changed as much."""
-    if frame.since < 0 or frame.verdict or (frame.offset.any() and seen - frame.since < REPORTED):
+    if frame.since < 0 or frame.verdict or (frame.place.any() and seen - frame.since < REPORTED):
         return frame, []
     places = _places(trained)
-    if _alike(places, frame.offset, frame.reported) and frame.offset.any() == frame.reported.any():
+    if _alike(places, frame.place, frame.reported) and frame.place.any() == frame.reported.any():
         return frame, []
     columns, offset, shift = describe_frame(trained, frame)
     event = ev.FrameMoved(
         columns=columns, offset=offset, shift=shift, since=max(frame.since, 0), share=frame.typical, **common_fields
     )
-    return frame._replace(reported=frame.offset), [event]
+    return frame._replace(reported=frame.place), [event]
 
 
 def describe_frame(
     trained: TrainedModel, frame: Frame
 ) -> tuple[tuple[Name, ...], dict[Hashable, float], dict[Hashable, float]]:
     """Columns that moved, the largest shift first, and the offset of each in the caller's units and in deviations."""
-    space, deviation = trained.whitening, _places(trained).deviation
-    at = np.flatnonzero(frame.offset)
-    shift = frame.offset[at] / deviation[at]
-    raw = unbend(space.yeo_johnson, np.array([space.center + frame.offset, space.center]))
+    space, places, offset = trained.whitening, _places(trained), frame.place[0]
+    at = features_that_moved(places, frame.place)
+    shift = offset[at] / places.deviation[at]
+    raw = unbend(space.yeo_johnson, np.array([space.center + offset, space.center]))
     order = np.argsort(-np.abs(shift), kind="stable").tolist()
     names = [trained.names[c] for c in at.tolist()]
     own = (raw[0] - raw[1])[at]
@@ -296,5 +341,5 @@ def judged(frame: Frame, *, accept: bool) -> Frame:
     if not frame.has_moved:
         raise NothingToJudge("the stream has not moved away from training: there is no place to accept or reject")
     if accept:
-        return frame._replace(verdict=ACCEPTED, reported=frame.offset)
-    return frame._replace(verdict=REJECTED, reported=frame.offset, before=frame.offset, offset=frame.offset * 0.0)
+        return frame._replace(verdict=ACCEPTED, reported=frame.place)
+    return frame._replace(verdict=REJECTED, reported=frame.place, before=frame.place, place=frame.place * 0.0)

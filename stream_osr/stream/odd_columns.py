@@ -26,7 +26,7 @@ from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.responsibilities import View, look, view
 from stream_osr.model.yeo_johnson import bend
 from stream_osr.stream.chain import PRIOR_SEATS, open_chain
-from stream_osr.stream.frame import offset_of
+from stream_osr.stream.frame import features_at_training
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import ForeignValue, Stream
 from stream_osr.trained import TrainedModel
@@ -161,7 +161,7 @@ class ForeignColumns:
         without, space = values[rows], self._trained.whitening
         without[np.arange(len(rows)), columns] = np.nan
         unknown, missing, bent = np.ones(len(rows)), missing_of(space, without), bend(space.yeo_johnson, without)
-        bent = bent - offset_of(self._stream.frame)
+        bent = features_at_training(self._trained, self._stream.frame, bent)
         for pattern in np.unique(missing.pattern).tolist():
             at, views = np.flatnonzero(missing.pattern == pattern), self._views
             if pattern != NOTHING:

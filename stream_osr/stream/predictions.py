@@ -31,7 +31,7 @@ from stream_osr.model.whitening import whiten
 from stream_osr.model.yeo_johnson import bend
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
-from stream_osr.stream.frame import move_of, offset_of
+from stream_osr.stream.frame import at_training, features_at_training
 from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.reference_check import current_shares, fit_check, model_of, typicality_of
@@ -68,7 +68,7 @@ class PredictiveCache:
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
         self._foreign = ForeignColumns(trained, stream)
         self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
-        self._move, self._offset = move_of(trained, stream.frame), offset_of(stream.frame)
+        self._trained = trained
         self.labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
         self._references = references_of(trained, stream)
         self._max_false_unknown = None if self._references is None else parameters.max_false_unknown
@@ -105,8 +105,12 @@ class PredictiveCache:
         if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:
-            found = self._look(bend(self._space.yeo_johnson, values) - self._offset, self._views)
+            found = self._look(self._features(values), self._views)
         return found[0] if self._shifted else self._final(*found)
+
+    def _features(self, values: np.ndarray) -> np.ndarray:
+        """Transform raw rows, and move them to the training place, shape (n, p)."""
+        return features_at_training(self._trained, self.stream.frame, bend(self._space.yeo_johnson, values))
 
     def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
         """Apply the bound on false unknowns, and shift the odds of unknown."""
@@ -116,15 +120,15 @@ class PredictiveCache:
 
     def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows with missing values, one pattern at a time."""
-        whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values) - self._offset
+        whole, parts, bent = self._views, [], self._features(values)
         for pattern in range(NOTHING, len(missing.rank)):
             at = np.flatnonzero(missing.pattern == pattern)
             if pattern == NOTHING:
                 parts.append((at, *self._look(bent[at], whole)))
                 continue
             of = missing._replace(pattern=missing.pattern[at])
-            whitened = whiten(self._space, values[at])
-            middle = complete_rows(whole[0], whitened if self._move is None else whitened - self._move, of, None)
+            whitened = at_training(self._trained, self.stream.frame, whiten(self._space, values[at]))
+            middle = complete_rows(whole[0], whitened, of, None)
             views = [with_open_directions(each, missing, pattern) for each in whole]
             parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))

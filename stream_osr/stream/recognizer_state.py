@@ -21,7 +21,7 @@ from stream_osr.model.missing import missing_of
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
-from stream_osr.stream.frame import move_of
+from stream_osr.stream.frame import at_training
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.odd_columns import without_codes
 from stream_osr.stream.seating import complete
@@ -196,8 +196,7 @@ def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Eviden
     """Make evidence from a raw row, NaN = missing, shape (p,), with missing values drawn from its class."""
     trained, stream = state.running
     rows = without_codes(stream, believable(stream, values[None]))
-    row, query, move = whiten(trained.whitening, rows), state.asked, move_of(trained, stream.frame)
-    row = row if move is None else row - move
+    row, query = at_training(trained, stream.frame, whiten(trained.whitening, rows)), state.asked
     missing = missing_of(trained.whitening, rows)
     known = None
     if label in stream.labels:

@@ -123,12 +123,12 @@ class FrameVerdict(NamedTuple):
     ----------
     number
         Place in the order of commands.
-    offset, before, reported, since, verdict
+    place, before, reported, since, verdict
         Fields of :class:`.frame.Frame` before the verdict.
     """
 
     number: int
-    offset: np.ndarray
+    place: np.ndarray
     before: np.ndarray
     reported: np.ndarray
     since: int

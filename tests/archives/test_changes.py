@@ -50,6 +50,7 @@ _FREE = {
     """,
     LEARNT: """
         Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt
+        Frame.place Frame.before Frame.reported Frame.thinned
         Pairs.correlation Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step
         References.effective References.gain References.weight Residuals.mean Tracked.mean Tracked.variance
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard

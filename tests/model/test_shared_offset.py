@@ -12,10 +12,14 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.model.shared_offset import (
     Places,
     SharedOffset,
+    features_that_moved,
     find_shared_offset,
+    is_narrow,
     is_typical,
     log_ratio,
+    moved,
     places_of_classes,
+    unmoved,
 )
 from stream_osr.model.whitening import Whitening, whiten
 
@@ -51,25 +55,25 @@ def trained() -> Trained:
 
 def found(X: np.ndarray, **arguments: Any) -> SharedOffset:
     places, whitening, _ = trained()
-    arguments.setdefault("now", np.zeros(D))
+    arguments.setdefault("now", np.zeros((2, D)))
     return find_shared_offset(places, whiten(whitening, X), **arguments)
 
 
 @pytest.mark.parametrize("column", range(0, D, 3))
 def test_an_offset_in_one_column_is_found_and_followed_to_its_size(column: int) -> None:
-    """The place before attracts instances on its side, so that the first fit is a little too far."""
     deviation, (X, _) = trained().deviation, drawn(256, 10 + column)
     X[:, column] += 3.0 * deviation[column]
     for n in (64, 256):
         one = found(X[:n])
         assert one.has_moved
-        assert np.flatnonzero(one.offset).tolist() == [column]
+        named = features_that_moved(trained().places, one.place).tolist()
+        assert named == [column] if n == 256 else column in named
         assert one.before < 0.6 < 0.9 < one.after
         assert one.classes == 4
-    assert one.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.2)
-    followed = found(X, now=one.offset, track=True)
-    assert np.flatnonzero(followed.offset).tolist() == [column]
-    assert followed.offset[column] / deviation[column] == pytest.approx(3.0, abs=0.1)
+    assert one.place[0][column] / deviation[column] == pytest.approx(3.0, abs=0.2)
+    followed = found(X, now=one.place, track=True)
+    assert features_that_moved(trained().places, followed.place).tolist() == [column]
+    assert followed.place[0][column] / deviation[column] == pytest.approx(3.0, abs=0.1)
 
 
 def test_offsets_of_several_columns_are_found_and_no_others() -> None:
@@ -79,8 +83,8 @@ def test_offsets_of_several_columns_are_found_and_no_others() -> None:
     X += by * deviation
     one = found(X)
     assert one.has_moved
-    np.testing.assert_allclose(one.offset / deviation, by, atol=0.15)
-    assert np.flatnonzero(one.offset).tolist() == [0, 2, 5]
+    np.testing.assert_allclose(one.place[0] / deviation, by, atol=0.15)
+    assert features_that_moved(trained().places, one.place).tolist() == [0, 2, 5]
 
 
 def test_a_new_class_beside_a_move_does_not_hide_it() -> None:
@@ -88,8 +92,46 @@ def test_a_new_class_beside_a_move_does_not_hide_it() -> None:
     X[:, 0] += 3.0 * deviation[0]
     one = found(X)
     assert one.has_moved
-    assert np.flatnonzero(one.offset).tolist() == [0]
-    assert one.offset[0] / deviation[0] == pytest.approx(3.0, abs=0.1)
+    assert features_that_moved(trained().places, one.place).tolist() == [0]
+    assert one.place[0][0] / deviation[0] == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("by", [0.0, 3.0])
+def test_a_new_class_far_from_all_others_hides_no_move_and_is_none(seed: int, by: float) -> None:
+    deviation, (X, y) = trained().deviation, drawn(256, 40 + seed, (1.0, 1.0, 1.0, 1.0, 2.0))
+    X[y == 4] += 40.0 * UNITS
+    X[:, 0] += by * deviation[0]
+    one = found(X)
+    assert one.has_moved == (by > 0.0)
+    if by:
+        assert one.place[0, 0] / deviation[0] == pytest.approx(by, abs=0.2)
+
+
+@pytest.mark.parametrize(("gain", "by"), [(1.2, 1.0), (1.5, 0.0), (1.5, 1.0)])
+def test_gains_are_found_beside_offsets_and_undone(gain: float, by: float) -> None:
+    (places, whitening, deviation), (X, _) = trained(), drawn(256, 9)
+    centre, moving = drawn(800, 0)[0].mean(axis=0), np.arange(D) < 12
+    there = np.where(moving, centre + gain * (X - centre) + by * deviation, X)
+    one = found(there)
+    assert one.has_moved
+    assert one.place[1, :12] == pytest.approx(gain - 1.0, abs=0.25)
+    assert one.place[0, :12] / deviation[:12] == pytest.approx(by, abs=0.35)
+    assert not one.place[1, 12:].any() or np.abs(one.place[1, 12:]).max() < 0.25
+    rows = unmoved(places, whiten(whitening, there), one.place)
+    assert is_typical(places, rows).mean() > is_typical(places, whiten(whitening, there)).mean() + 0.1
+    np.testing.assert_allclose(moved(places, rows, one.place), whiten(whitening, there), atol=1e-9)
+
+
+def test_the_spread_of_few_dependent_neighbours_shows_no_gain() -> None:
+    """Rows of a bout are closer to each other than their class is wide."""
+    rng = np.random.default_rng(11)
+    X = UNITS * (CENTRES[np.arange(256) % 4] + 3.0 * np.eye(D)[0] + 0.3 * rng.normal(size=(256, D)))
+    rows = whiten(trained().whitening, X)
+    assert is_narrow(rows, 0.01)
+    assert not is_narrow(rows, 0.5)
+    assert not is_narrow(rows[:4], 1.0)
+    assert not found(X, independent=0.01).place[1].any()
 
 
 @pytest.mark.parametrize("n", [64, 256])
@@ -119,7 +161,7 @@ def test_classes_that_stay_refute_a_move_of_the_others() -> None:
     deviation, (X, y) = trained().deviation, drawn(256, 4)
     X[y >= 2, 0] += 3.0 * deviation[0]
     one = found(X)
-    assert one.stayed > 0.2
+    assert one.stayed > 0.1
     assert not one.has_moved
 
 
@@ -135,21 +177,21 @@ def test_a_few_dependent_instances_are_no_evidence_of_a_class() -> None:
 def test_a_known_offset_is_followed_and_left() -> None:
     deviation, (X, _) = trained().deviation, drawn(256, 6)
     X[:, 0] += 3.3 * deviation[0]
-    now = np.where(np.arange(D) == 0, 3.0 * deviation, 0.0)
+    now = np.stack([np.where(np.arange(D) == 0, 3.0 * deviation, 0.0), np.zeros(D)])
     followed = found(X, now=now, track=True)
-    assert followed.offset[0] / deviation[0] == pytest.approx(3.3, abs=0.1)
-    assert np.flatnonzero(followed.offset).tolist() == [0]
+    assert followed.place[0][0] / deviation[0] == pytest.approx(3.3, abs=0.1)
+    assert features_that_moved(trained().places, followed.place).tolist() == [0]
     back = found(drawn(256, 7)[0], now=now)
     assert back.has_moved
-    assert not back.offset.any()
+    assert not back.place.any()
 
 
 def test_where_the_offset_began_is_where_its_likelihood_becomes_larger() -> None:
     places, whitening, deviation = trained()
     X, _ = drawn(200, 8)
     X[120:, 3] += 3.0 * deviation[3]
-    rows, none = whiten(whitening, X), np.zeros(D)
-    offset = np.where(np.arange(D) == 3, 3.0 * deviation, 0.0)
+    rows, none = whiten(whitening, X), np.zeros((2, D))
+    offset = np.stack([np.where(np.arange(D) == 3, 3.0 * deviation, 0.0), np.zeros(D)])
     gain = log_ratio(places, rows, offset, none)
     assert np.cumsum(gain[::-1])[::-1].argmax() == 120
     np.testing.assert_allclose(log_ratio(places, rows, none, offset).shape, (200,))
