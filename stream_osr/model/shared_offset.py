@@ -58,7 +58,7 @@ SHARE_ROUNDS = 200
 HEATS = (2.0, 1.0)
 """Factors of the variances of the classes, one after the other.
 
-The first offset is an instance less the mean of its class. Others of the class differ with twice the variance.
+The first offset is an instance less the mean of the class. Others of the class differ with twice the variance.
 """
 GAUSSIANS, PAIRS, SCORED = 16, 256, 64
 """Most Gaussians from which an instance may have come, pairs of a Gaussian and an instance, and instances to score a
@@ -440,7 +440,7 @@ def is_narrow(rows: Array, independent: float) -> bool:
 def _candidate(places: Places, window: Window, free: Array) -> Array:
     """Offset at which EM begins, shape (2, p): that by which most instances may have moved together.
 
-    An instance less the mean of its class is close to the offset. The instances of the known classes agree on it,
+    An instance less the mean of the class is close to the offset. The instances of the known classes agree on it,
     whereas those of a new class do not, wherever it lies.
     """
     heavy = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS]

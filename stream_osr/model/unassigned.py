@@ -321,7 +321,7 @@ def _find_large(
 
 @kernel
 def _seated(rows: Array, seat: Array, ids: Array) -> _Seated:
-    """Find the slot of each row by the identity of its subclass."""
+    """Find the slot of each row by the identity of the subclass."""
     slot = np.full(len(rows), -1)
     for k in range(len(ids)):
         for i in range(len(rows)):

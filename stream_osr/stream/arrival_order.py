@@ -12,9 +12,8 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import Chains, opening_seats
-from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
-from stream_osr.trust.references import References
+from stream_osr.trust.references import References, once
 
 TYPICAL_FROM = 0.2
 """Least density rank at which an instance is typical of a class, and moves its state.

@@ -34,10 +34,9 @@ from stream_osr.model.shared_offset import (
     unmoved,
 )
 from stream_osr.model.yeo_johnson import unbend
-from stream_osr.stream.reference_check import once
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.references import References
+from stream_osr.trust.references import References, once
 
 LATEST = 64
 """Instances of the latest part of the window."""
@@ -179,7 +178,9 @@ def follow_frame(
     if frame.unusual.mean() > SUSPICIOUS:
         for rows, step in _windows(frame, independent):
             found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
-            has_moved = found.has_moved and (step == 1 or found.before < STAYED)  # dependent classes wander alone
+            has_moved = found.has_moved and (
+                independent == 1.0 or found.before < STAYED
+            )  # dependent classes wander alone
             if has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
                 all_rows = frame.rows if step == 1 else rows
                 first = _since(places, all_rows, found.place, frame.place)

@@ -12,9 +12,8 @@ depend on the frozen densities alone are cached for each set of references (:cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,10 +43,7 @@ from stream_osr.trust.levels import (
     typical_of,
     typicality,
 )
-from stream_osr.trust.references import References, call_known, plausible
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from stream_osr.trust.references import References, call_known, once, plausible
 
 ASKED = 256
 """Most references scored with each batch, in turn. A smaller batch is scored with as many as it has instances."""
@@ -76,30 +72,6 @@ NOT_TYPICAL = Typical(np.zeros((2, 0, 0)), np.zeros(0), np.zeros(0), 0.0)
 
 
 # The references by themselves
-
-
-class _Same:
-    """References as a cache key, equal only to the same object."""
-
-    def __init__(self, references: References) -> None:
-        self.references = references
-
-    def __hash__(self) -> int:
-        return id(self.references.group)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.references is other.references
-
-
-def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concatenate[References, P], R]:
-    """Cache the result of a function for each set of references."""
-    kept: Callable[..., R] = lru_cache(maxsize=64)(lambda same, *args, **kw: function(same.references, *args, **kw))
-
-    @wraps(function)
-    def of(references: References, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return kept(_Same(references), *args, **kwargs)
-
-    return of
 
 
 class ReferenceLevels(NamedTuple):

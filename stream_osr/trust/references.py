@@ -25,8 +25,9 @@ correctly labelled instances prefer their own class.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -41,6 +42,9 @@ from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 from stream_osr.model.whitening import Whitening, aligned, even_where_open, fit_mixed, whiten
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FOLDS = 10
 NO_GAIN, NO_PART = np.zeros(0), np.zeros(0, np.int64)
@@ -139,6 +143,30 @@ class References(NamedTuple):
         """
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.minimum(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny), self.effective or np.inf)
+
+
+class _Same:
+    """References as a cache key, equal only to the same object."""
+
+    def __init__(self, references: References) -> None:
+        self.references = references
+
+    def __hash__(self) -> int:
+        return id(self.references.group)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.references is other.references
+
+
+def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concatenate[References, P], R]:
+    """Cache the result of a function for each set of references."""
+    kept: Callable[..., R] = lru_cache(maxsize=64)(lambda same, *args, **kw: function(same.references, *args, **kw))
+
+    @wraps(function)
+    def of(references: References, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return kept(_Same(references), *args, **kwargs)
+
+    return of
 
 
 def unseen_densities(
