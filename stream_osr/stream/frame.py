@@ -178,10 +178,12 @@ def follow_frame(
     if frame.unusual.mean() > SUSPICIOUS:
         for rows, step in _windows(frame, independent):
             found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
-            has_moved = found.has_moved and (
-                independent == 1.0 or found.before < STAYED
-            )  # dependent classes wander alone
-            if has_moved and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported)):
+            wanders = independent < 1.0 and found.before >= STAYED  # classes of dependent instances do, each alone
+            if (
+                found.has_moved
+                and not wanders
+                and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported))
+            ):
                 all_rows = frame.rows if step == 1 else rows
                 first = _since(places, all_rows, found.place, frame.place)
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)

@@ -329,6 +329,14 @@ def test_the_conditions_on_an_ordered_table_are_met(name):
     assert unmet({"case": f"{name}/order", "seed": 0, **running.measure(given, 0)}, shuffled) == []
 
 
+@pytest.mark.needs("data")
+def test_a_new_class_that_the_sampler_seats_in_a_known_one_is_announced():
+    found = running.measure(need_ordered("TEP/open/order"), 1)
+    assert found["unknown_recall"] > 0.9
+    assert (found["announced"], found["standing"]) == (1, 1)
+    assert found["live_covers"]
+
+
 @pytest.mark.parametrize("name", ["noisy/closed", "noisy/open", "offsets/closed", "offsets/open", "drift/open"])
 def test_the_conditions_on_a_made_up_process_are_met(name):
     assert unmet({"case": name, "seed": 0, **running.measure(processes.case(name, 0), 0)}) == []

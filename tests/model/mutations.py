@@ -28,6 +28,7 @@ JUDGES = {
     "coordinates.py": ("model/test_filling",),
     "dependent.py": ("model/test_runs",),
     "members.py": ("test_alarms", "model/test_modes"),
+    "model/class_runs.py": ("model/test_class_runs",),
     "model/background_components.py": ("broad", "categories_together", "truths"),
     "model/gaussian.py": ("gaussian", "dishes", "known"),
     "model/imputation.py": ("model/test_filling",),

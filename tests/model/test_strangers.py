@@ -63,3 +63,21 @@ def test_finds_what_is_found_group_by_group() -> None:
         found.append(len(expected))
     assert 8 <= np.count_nonzero(found) <= 52
     assert len(set(found)) > 5
+
+
+@pytest.mark.parametrize(("hidden", "is_found"), [(90, True), (60, False)])
+def test_dependent_rows_are_a_class_with_the_information_of_sixteen_independent_ones(
+    hidden: int, is_found: bool
+) -> None:
+    """Rows that the sampler has seated in a known class have no subclass; each has the information of 0.2."""
+    rng = np.random.default_rng(0)
+    around = case(rng)[1 + 1]
+    rows = np.concatenate([rng.normal(size=(20, D)) * 30, rng.normal(40.0, 0.5, size=(hidden, D))])
+    strangers = unassigned.UnassignedRows(np.arange(len(rows)), rows, np.full(len(rows), -1))
+    arrived, nobody = np.array([len(rows) - 2, len(rows) - 1]), np.zeros(0, np.int64)
+    group = unassigned.find_group(strangers, arrived, around, nobody, independent=0.2)
+    assert (group is not None) == is_found
+    if group is not None:
+        assert np.isin(np.arange(20, len(rows)), group).all()
+    outlier = np.array([0])
+    assert unassigned.find_group(strangers, outlier, around, nobody, independent=0.2) is None
