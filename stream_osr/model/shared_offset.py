@@ -123,7 +123,8 @@ class SharedOffset(NamedTuple):
     stayed
         Share of the instances at the place before, among those of a known class at either place.
     classes
-        Number of classes at the offset.
+        Number of classes at the offset that have left the place before by a standard deviation of their own. With an
+        offset and a gain, one class may stay while another moves.
     """
 
     place: Array
@@ -469,6 +470,8 @@ def _describe(places: Places, window: Window, place: Array, now: Array, independ
     before, stay = _at(places, window.rows, now, window.residual)
     log_share = _log_shares(there, window, np.zeros(3), SHARE_ROUNDS)
     share, (here, stays, _) = _responsibilities(there, window, log_share), np.exp(log_share)
+    way = moved(places, places.mean, place) - moved(places, places.mean, now)
+    share = share * (((way[:, None] @ places.factor) ** 2).sum(axis=(1, 2)) > 1.0)  # with gains, some may stay
     of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
     surely = np.where(of_class > CERTAIN, 1.0, 0.0).sum(axis=0)
     gain = _log_likelihood(there, window.log_outlier) - _log_likelihood(stay, window.log_outlier)
