@@ -68,9 +68,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 NOT_YET = {
-    "test_order.py::test_the_conditions_on_a_made_up_process_are_met[drift/open]": "the live figure is off",
-    "test_pages.py::test_a_page_does_what_it_says[docs/keys.md]": "the page shows a moved stream as unknown",
-    "test_pages.py::test_a_page_does_what_it_says[docs/tutorials/sensors.md]": "the page has earlier figures",
     "test_order.py::test_a_new_class_is_found_beside_dependent_ones[offsets-4000]": ".886: late at first",
 }
 """Tests that do not hold since known classes may move together, and odds are shifted, with the reason."""

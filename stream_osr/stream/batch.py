@@ -125,7 +125,8 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Run a batch through its stages. Its decisions become final on release."""
-    stream = stream._replace(frame=stream.frame or start_frame(trained))
+    if not parameters.follow_drift:  # classes that follow their instances have no common place to leave
+        stream = stream._replace(frame=stream.frame or start_frame(trained))
     after, events, posterior = _judge(trained, stream, arrived, parameters)
     if stream.frame is None:
         return after, events
