@@ -126,6 +126,18 @@ def test_a_new_class_with_one_constant_far_away_is_no_error_code() -> None:
     assert not model.signals.error_codes
 
 
+def test_many_whole_numbers_far_away_are_no_error_codes() -> None:
+    """A counter or a rounded temperature that leaves its range measures something new."""
+    model, (X, y) = trained(), drawn(480, 1)
+    hot = y == "a"
+    X.loc[hot, "x0"] = 200.0 + np.random.default_rng(3).integers(8, size=hot.sum())
+    labels, decisions = decided(model, X)
+    assert (labels[hot] == "unknown").mean() > 0.9
+    assert (labels[~hot] == y[~hot]).mean() > 0.97
+    assert not any(each.odd_columns for each in decisions)
+    assert not model.signals.error_codes
+
+
 def test_a_rare_value_in_the_tail_is_no_error_code() -> None:
     model, (X, _) = trained(), drawn(1280, 1)
     X.loc[::250, "x0"] = 85.0

@@ -7,12 +7,14 @@ counts as missing, and the decision names the column (``Decision.odd_columns``).
 
 - Most instances with the value are known without it.
 - Training classes do not have category values of their own in the column (:func:`_separates`).
-- A number is an error code: it is more frequent than a value in the tails of a class can be.
+- A number is an error code: it is more frequent than a value in the tails of a class can be, and one of a few such
+  values in the column.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +40,8 @@ MOST = 0.8
 LEAST_CODES, BY_CHANCE = 5.0, 1e-4
 """Least number of instances with an error code, and the probability that a value in the tails of a class, at most
 ``OUTERMOST`` of the class, is as frequent."""
+MOST_CODES = 3.0
+"""Most error codes of a column. With more values, the column measures something that training does not have."""
 FADING = 256.0
 """Number of instances of a value at which its counts are halved."""
 REMEMBERED = 64
@@ -91,7 +95,7 @@ class ForeignColumns:
             found[key] = own._replace(size=own.size + 1.0, certain=own.certain + certain, latest=seen + i)
         for i, key, certain in zip(rows.tolist(), which, known.tolist(), strict=True):
             own = found[key]
-            if certain and self._explains(own):
+            if certain and self._explains(own, found.values()):
                 odd[i, own.column] = True
                 if not own.reported and not self._is_category(own.column):
                     found[key] = own._replace(reported=True)
@@ -106,7 +110,7 @@ class ForeignColumns:
             return values
         which = zip(columns.tolist(), values[rows, columns].tolist(), strict=True)
         found = [self._found.get(key) or ForeignValue(*key, 0.0, 0.0, 0, 0) for key in which]
-        there = np.array([self._explains(own) for own in found])
+        there = np.array([self._explains(own, self._found.values()) for own in found])
         rows, columns = rows[there], columns[there]
         at, out = self._known_without(values, rows, columns), values.copy()
         out[rows[at], columns[at]] = np.nan
@@ -141,12 +145,14 @@ class ForeignColumns:
             self._separate[column] = bool(alarm or counts[:, -1].any() or _separates(known, counts))
         return not self._separate[column]
 
-    def _explains(self, own: ForeignValue) -> bool:
-        """Return whether a foreign value is a fact about its column."""
-        if own.certain + 1.0 < MOST * own.size:
+    def _explains(self, own: ForeignValue, found: Collection[ForeignValue]) -> bool:
+        """Return whether a foreign value is a fact about its column, among all that were found."""
+        number = not self._is_category(own.column)
+        of_column = sum(each.size for each in found if each.column == own.column)
+        if own.certain + 1.0 < MOST * own.size or (number and own.size * MOST_CODES < of_column):
             return False
         count = own.latest - own.since + 1
-        return self._is_category(own.column) or bool(
+        return not number or bool(
             own.size >= LEAST_CODES and betainc(own.size, max(count - own.size, 0.0) + 1.0, OUTERMOST) < BY_CHANCE
         )
 
