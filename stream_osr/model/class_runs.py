@@ -45,26 +45,51 @@ LEAST_SHARE = 1e-4
 
 
 class Runs(NamedTuple):
-    """Runs of J known classes in a stream.
+    """Runs of J known classes in a stream, after each of the latest h instances.
 
     Attributes
     ----------
     filtered
-        Probabilities of the class of the latest instance, given all instances up to it, shape (J,).
+        Probabilities of the class of each of these, given all instances up to it, shape (h, J).
     latest
-        Its probabilities by its densities and the class shares alone, shape (J,).
+        Probabilities of the class of the latest instance by its densities and the class shares alone, shape (J,).
     same, pairs
         Faded number of pairs of neighbours in one run, and of all pairs.
     score, weight
-        Weighted sum of the log odds of the latest instances, and of their weights (:func:`average_odds`).
+        Weighted sum of the log odds of the instances up to each, and of their weights (:func:`average_odds`), (h,).
     """
 
     filtered: Array
     latest: Array
-    same: float = 0.0
-    pairs: float = 0.0
-    score: float = 0.0
-    weight: float = 0.0
+    same: float
+    pairs: float
+    score: Array
+    weight: Array
+
+
+class Neighbours(NamedTuple):
+    """Terms of a batch of a dependent stream.
+
+    Attributes
+    ----------
+    most
+        Persistence of the training labels (:func:`persistence_of`).
+    independent
+        Number of independent instances with the information of one instance.
+    waiting
+        Number of the first instances that came with earlier batches.
+    kept
+        Number of instances h to remember: those that may wait with the next batch, and one.
+    empty
+        Whether each instance says nothing, because it was drawn in place of a repeated one, shape (n,). ``None``: no
+        instance.
+    """
+
+    most: float
+    independent: float
+    waiting: int = 0
+    kept: int = 1
+    empty: Array | None = None
 
 
 def persistence_of(group: Array, order: Array) -> float:
@@ -89,9 +114,7 @@ def persistence_of(group: Array, order: Array) -> float:
     return max(0.0, (same - by_chance) / (1.0 - by_chance)) if by_chance < 1.0 else 0.0
 
 
-def follow_runs(
-    runs: Runs | None, vote: Array, shares: Array, most: float, independent: float, waiting: int = 0
-) -> tuple[Runs, Array]:
+def follow_runs(runs: Runs | None, vote: Array, shares: Array, among: Neighbours) -> tuple[Runs, Array]:
     """Update the runs with a batch, and compute the prior of each instance from its neighbours.
 
     Parameters
@@ -102,106 +125,116 @@ def follow_runs(
         Probability of each class by the densities alone, in order of arrival, shape (n, J).
     shares
         Shares of the classes in the stream, shape (J,).
-    most
-        Persistence of the training labels (:func:`persistence_of`).
-    independent
-        Number of independent instances with the information of one instance.
-    waiting
-        Number of the first instances that came with earlier batches.
+    among
+        Terms of the batch.
 
     Returns
     -------
-    The runs after the batch, and the priors, shape (n, J). They exclude the density of the instance itself.
+    The runs after the batch, without the odds, and the priors, shape (n, J). They exclude the density of the instance
+    itself.
     """
-    pi = np.maximum(shares, LEAST_SHARE)
+    pi, waiting = np.maximum(shares, LEAST_SHARE), among.waiting
     pi /= pi.sum()
+    if among.empty is not None:
+        vote = np.where(among.empty[:, None], 1.0 / len(pi), vote)
     own = vote * pi
     own /= own.sum(axis=1, keepdims=True)
-    known = runs is not None and len(runs.latest) == len(pi)
-    before, begin = (runs.latest, runs.filtered) if runs is not None and known else (own[waiting], pi)
-    came = own[waiting:]
-    ratio = (np.concatenate([before[None], came[:-1]]) * came / pi).sum(axis=1)[0 if known else 1 :]
-    same, pairs = (0.0, 0.0) if runs is None else (runs.same, runs.pairs)
-    fade = 0.5 ** (len(ratio) / HALF_LIFE)
-    same, pairs = _same(ratio, fade * same, fade * pairs)
-    stay = min(most, same / (pairs + APART))
-    prior, filtered = _forward_backward(vote**independent, pi, pi if waiting else begin, stay)
-    score, weight = (0.0, 0.0) if runs is None else (runs.score, runs.weight)
-    return Runs(filtered, own[-1], same, pairs, score, weight), prior
+    if runs is None or len(runs.latest) != len(pi):  # a label has opened a class, or taken one back
+        nothing = np.zeros(0)
+        same, pairs = (0.0, 0.0) if runs is None else (runs.same, runs.pairs)
+        runs = Runs(np.zeros((0, len(pi))), pi, same, pairs, nothing, nothing)
+    before = np.concatenate([runs.latest[None], own[waiting:-1]])
+    ratio = (before * own[waiting:] / pi).sum(axis=1)
+    same, pairs = _same(ratio, runs.same, runs.pairs)
+    begin = runs.filtered[-waiting - 1] if len(runs.filtered) > waiting else pi
+    stay = min(among.most, same / (pairs + APART))
+    prior, filtered = _forward_backward(vote**among.independent, pi, begin, stay)
+    kept = np.concatenate([runs.filtered, filtered[waiting:]])[-among.kept :]
+    return Runs(kept, own[-1], same, pairs, runs.score, runs.weight), prior
 
 
-def average_odds(
-    runs: Runs, odds: Array, most: float, independent: float, bound: float, waiting: int = 0
-) -> tuple[Runs, Array]:
+def average_odds(runs: Runs, odds: Array, bound: float, among: Neighbours) -> tuple[Runs, Array]:
     """Average the odds of a new class over the neighbours of each instance.
 
     Parameters
     ----------
     runs
-        The runs after the batch, with the sums before it.
+        The runs after the batch, with the odds before it.
     odds
         Odds of a new class by each instance alone, in order of arrival, shape (n,).
-    most, independent, waiting
-        As for :func:`follow_runs`.
     bound
         Largest absolute log odds that an instance contributes. Beyond them, an instance keeps its own evidence.
+    among
+        Terms of the batch.
 
     Returns
     -------
-    The runs with the sums after the batch, and the odds, shape (n,).
+    The runs with the odds after the batch, and the odds, shape (n,).
     """
-    fade = min(most, runs.same / (runs.pairs + APART)) * (1.0 - independent) / (1.0 + independent)
-    own = np.log(odds)
+    fade = min(among.most, runs.same / (runs.pairs + APART)) * (1.0 - among.independent) / (1.0 + among.independent)
+    own, waiting = np.log(odds), among.waiting
     shared = np.clip(own, -bound, bound)
-    begin = (0.0, 0.0) if waiting else (runs.score, runs.weight)
-    mean, score, weight = _weighted_means(shared, fade, *begin)
+    counts = np.ones(len(own)) if among.empty is None else 1.0 - among.empty
+    begin = (runs.score[-waiting - 1], runs.weight[-waiting - 1]) if len(runs.score) > waiting else (0.0, 0.0)
+    mean, score, weight = _weighted_means(shared, counts, fade, *begin)
+    mean = np.where(counts > 0.0, mean, shared)
+    score, weight = (
+        np.concatenate([old, new[waiting:]])[-among.kept :]
+        for old, new in ((runs.score, score), (runs.weight, weight))
+    )
     return runs._replace(score=score, weight=weight), np.exp(np.minimum(own - shared + mean, LARGEST))
 
 
 @kernel
-def _weighted_means(values: Array, fade: float, score: float, weight: float) -> tuple[Array, float, float]:
-    """Return the means of neighbours with weights ``fade ** distance``, (n,), and the last sums to continue with."""
+def _weighted_means(
+    values: Array, counts: Array, fade: float, score: float, weight: float
+) -> tuple[Array, Array, Array]:
+    """Return the means of neighbours with weights ``counts * fade ** distance``, and the sums up to each, (n,)."""
     n = len(values)
-    sums, weights = np.empty(n), np.empty(n)
+    means, sums, weights = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
-        score, weight = fade * score + values[i], fade * weight + 1.0
+        score, weight = fade * score + counts[i] * values[i], fade * weight + counts[i]
         sums[i], weights[i] = score, weight
     later, of_later = 0.0, 0.0
     for i in range(n - 1, -1, -1):
-        sums[i] = (sums[i] + fade * later) / (weights[i] + fade * of_later)
-        later, of_later = values[i] + fade * later, 1.0 + fade * of_later
-    return sums, score, weight
+        means[i] = (sums[i] + fade * later) / max(weights[i] + fade * of_later, 1e-300)
+        later, of_later = counts[i] * values[i] + fade * later, counts[i] + fade * of_later
+    return means, sums, weights
 
 
 @kernel
 def _same(ratio: Array, same: float, pairs: float) -> tuple[float, float]:
     """Add pairs of neighbours to the faded numbers of those in one run, and of all, by EM."""
-    total, now = pairs + len(ratio), same
-    stay = max(same / (pairs + APART), LEAST_START)
+    n = len(ratio)
+    weight = 0.5 ** (np.arange(n - 1, -1, -1) / HALF_LIFE)
+    same, total = 0.5 ** (n / HALF_LIFE) * same, 0.5 ** (n / HALF_LIFE) * pairs + weight.sum()
+    now, stay = same, max(same / (total + APART), LEAST_START)
     for _ in range(ROUNDS):
         now = same
-        for i in range(len(ratio)):
-            now += stay * ratio[i] / (stay * ratio[i] + 1.0 - stay)
+        for i in range(n):
+            now += weight[i] * stay * ratio[i] / (stay * ratio[i] + 1.0 - stay)
         stay = now / (total + APART)
     return now, total
 
 
 @kernel
 def _forward_backward(evidence: Array, pi: Array, begin: Array, stay: float) -> tuple[Array, Array]:
-    """Return the prior of each instance from those before and after it, (n, J), and the last filtered one, (J,).
+    """Return the prior of each instance from those before and after it, and the filtered probabilities, both (n, J).
 
     ``evidence`` has the likelihoods of the classes, up to a factor for each instance, shape (n, J).
     """
     n, n_classes = evidence.shape
-    prior, filtered, message = np.empty((n, n_classes)), begin.copy(), np.ones(n_classes)
+    prior, filtered = np.empty((n, n_classes)), np.empty((n, n_classes))
+    before, message = begin.copy(), np.ones(n_classes)
     for i in range(n):
         total = 0.0
         for j in range(n_classes):
-            prior[i, j] = stay * filtered[j] + (1.0 - stay) * pi[j]
-            filtered[j] = prior[i, j] * evidence[i, j]
-            total += filtered[j]
+            prior[i, j] = stay * before[j] + (1.0 - stay) * pi[j]
+            before[j] = prior[i, j] * evidence[i, j]
+            total += before[j]
         for j in range(n_classes):
-            filtered[j] /= total
+            before[j] /= total
+            filtered[i, j] = before[j]
     for i in range(n - 1, -1, -1):
         total, mean, largest = 0.0, 0.0, 0.0
         for j in range(n_classes):

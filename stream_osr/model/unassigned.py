@@ -169,6 +169,8 @@ LATELY = (256, 2048, 1 << 40)
 
 With a short range, a class that begins now need not outnumber old noise.
 """
+MOST_NEEDED = 512.0
+"""Most rows that a class needs, however dependent they are: half of the rows that are remembered."""
 MARGIN = 3.0
 """Least log odds of a candidate."""
 GAIN = 0.5
@@ -266,7 +268,10 @@ def find_group(
     scene = _Scene(prior, known.location, known.dishes, state.dishes, statistics.empty_dishes(1, prior), noise, alpha)
     no_home = (state.ids[:, None] == announced).any(axis=1)
     places = homogeneous(rows), seat, arrived, begin, state.ids, no_home
-    core = _find(*places, scene) if independent == 1.0 else _find_large(*places, scene, SIZES[-1] / independent)
+    if independent < 1.0:
+        core = _find_large(*places, scene, min(SIZES[-1] / independent, MOST_NEEDED))
+    else:
+        core = _find(*places, scene)
     return np.flatnonzero(core) if core.any() else None
 
 
@@ -304,16 +309,16 @@ def _find_large(
     """Mark the unassigned rows of a class with at least this many rows, around the latest arrival."""
     core, among = np.zeros(len(rows), np.bool_), _seated(rows, seat, ids)
     near = _nearest(rows, arrived[-1:], begin[:1], scene.prior.first.shape[0])[0]
-    if len(rows) < least or near[-1] < 0:
+    if len(rows) <= least or near[-1] < 0:
         return core
     for i in near:
         core[i] = True
     _grow(core, among, scene)
     group = np.flatnonzero(core)
-    block, n = _rows_at(rows, group), len(rows) - begin[0]
-    alone = _together(block, scene) + _log_odds(len(group), n, scene.alpha) - LOOKED
+    block = _rows_at(rows, group)
+    alone = _together(block, scene) + _log_odds(len(group), len(rows), scene.alpha) - LOOKED
     is_class = len(group) >= least and alone > _of_nothing(block, scene, NARROWEST)
-    is_class = is_class and _sits_nowhere(group, begin[0], among, no_home, scene)
+    is_class = is_class and _sits_nowhere(group, 0, among, no_home, scene)
     if not (is_class and _is_no_outlier(alone, group, among, scene)):
         core[:] = False
     return core

@@ -205,7 +205,7 @@ def test(
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density = log_density[np.arange(len(near)), near]
     typical = density >= _least(references, n_classes, TYPICAL_FROM)[near]
-    arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), now)
+    arrival = _count_typical(arrival, near, typical, unknown, now)
     plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
     z = dependence.shortened(dependence.whitened(order.residuals, rows, near))
@@ -247,18 +247,22 @@ def _add_rows(sums: np.ndarray, at: np.ndarray, rows: np.ndarray) -> None:
             sums[at[i], a] += rows[i, a]
 
 
-def _count_typical(arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, now: int) -> Arrival:
-    """Count the typical instances of a batch of n, and record when most known classes dissolve.
+def _count_typical(
+    arrival: Arrival, near: np.ndarray, is_typical: np.ndarray, unknown: np.ndarray, now: int
+) -> Arrival:
+    """Count the typical instances of a batch, and record when most known classes dissolve.
 
     Parameters
     ----------
-    near, unknown
-        Class of each typical instance, and whether it is labelled unknown.
+    near, is_typical, unknown
+        Nearest class of each instance, whether it is typical of the class, and whether it is labelled unknown, (b,).
     now
         Position after the batch.
     """
+    n = len(near)
+    weight = np.where(is_typical, 0.5 ** (np.arange(n - 1, -1, -1) / LATELY), 0.0)
     typical = 0.5 ** (n / LATELY) * arrival.typical
-    _add_rows(typical, near, np.column_stack([np.ones(len(near)), unknown]))
+    _add_rows(typical, near, np.column_stack([weight, weight * unknown]))
     posterior = typical[:, 0] >= LEAST_TYPICAL
     dissolved = posterior & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed

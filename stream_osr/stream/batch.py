@@ -214,7 +214,7 @@ def seat(
     chain_results = seating.seat(stream.chains, rows, parameters, missing, gain)
     if references is None:
         return chain_results, arrival
-    dependent = _dependence(arrival, trained)
+    dependent = _dependence(arrival, trained, repeats)
     balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
@@ -224,16 +224,16 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if dependent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
-            dependent = _dependence(arrival, trained)
+            dependent = _dependence(arrival, trained, repeats)
             balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
         arrival = arrival._replace(runs=runs)
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
-def _dependence(arrival: Arrival | None, trained: TrainedModel) -> Dependence | None:
+def _dependence(arrival: Arrival | None, trained: TrainedModel, repeats: Sequence[int]) -> Dependence | None:
     if arrival is None or trained.order is None or not arrival.counts_typicality:
         return None
-    return Dependence(arrival.independent, trained.order.persistence, arrival.runs)
+    return Dependence(arrival.independent, trained.order.persistence, arrival.runs, repeats)
 
 
 def settle(

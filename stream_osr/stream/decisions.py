@@ -111,8 +111,13 @@ def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> D
     for new, (_, seqs) in split.items():
         subclass[seqs[seqs >= begin] - begin] = new
     ended = {*merged, *(old for old, _ in split.values())}
+
+    def has_moved(d: Decision, was: int, key: int) -> bool:
+        from_known = was < 0 <= key and d.subclass_id is None and d.p_unknown > 0.5
+        return d.subclass_id in ended or d.subclass_id == was != key or from_known
+
     decisions = tuple(
-        d._replace(subclass_id=key) if d.subclass_id in ended or d.subclass_id == was != key else d
+        d._replace(subclass_id=key) if has_moved(d, was, key) else d
         for d, was, key in zip(waiting.decisions, waiting.subclass.tolist(), subclass.tolist(), strict=True)
     )
     return waiting._replace(decisions=decisions, subclass=subclass)

@@ -197,7 +197,10 @@ def follow_frame(
             return frame._replace(wait=min(2 * frame.wait, LONGEST)), False
     if frame.has_moved:
         rows, step = _windows(frame, independent)[-1]
-        rows = rows[-min(max((seen - frame.since) // step, LATEST), len(rows)) :]
+        since = (seen - frame.since) // step
+        if step > 1 and since < LATEST:  # most of the rows are from before the move
+            return frame._replace(wait=LATEST), False
+        rows = rows[-min(max(since, LATEST), len(rows)) :]
         if step > 1:
             found = find_shared_offset(places, rows, frame.place, track=True)
             gain = min(1.0, step * independent) * log_ratio(places, rows, found.place, frame.place).sum()

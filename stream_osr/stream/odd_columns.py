@@ -148,7 +148,7 @@ class ForeignColumns:
     def _explains(self, own: ForeignValue, found: Collection[ForeignValue]) -> bool:
         """Return whether a foreign value is a fact about its column, among all that were found."""
         number = not self._is_category(own.column)
-        of_column = sum(each.size for each in found if each.column == own.column)
+        of_column = sum(each.size for each in found if each.column == own.column and each.latest >= own.since)
         if own.certain + 1.0 < MOST * own.size or (number and own.size * MOST_CODES < of_column):
             return False
         count = own.latest - own.since + 1

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.model.class_runs import Runs, average_odds, follow_runs
+from stream_osr.model.class_runs import Neighbours, Runs, average_odds, follow_runs
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
@@ -290,7 +290,8 @@ def ask_references(
         of_references = typicality_of(references, [one.before for one in chain_results])
         typical = of_references.typical
         density, level, odds = _typicality(chain_results, waiting, typical)
-        runs, expected, odds = _in_runs(chain_results[0].before, dependent, density, odds, waiting)
+        window = parameters.window_after(len(rows)) if parameters.decision_delay else 0
+        runs, expected, odds = _in_runs(before, dependent, density, odds, waiting, window)
         level, odds = np.concatenate([of_references.level[at], level]), np.concatenate([of_references.odds[at], odds])
     turn = _CheckRows(at, shifts is None, theirs, ours, level, odds, typical, independent, expected)
     balanced = each(
@@ -302,20 +303,23 @@ def ask_references(
 
 
 def _in_runs(
-    leader: Chain, dependent: Dependence, density: np.ndarray, odds: np.ndarray, waiting: int
+    leader: Chain, dependent: Dependence, density: np.ndarray, odds: np.ndarray, waiting: int, window: int
 ) -> tuple[Runs, np.ndarray, np.ndarray]:
     """Follow the runs through the batch, and return the priors, (m, J), and the averaged odds of a new class, (m,).
 
     The batch is before the ``waiting`` instances in the log densities, shape (m, J), and in the odds, shape (m,).
+    ``window`` is the number of instances that may wait with the next batch.
     """
     n, size = len(odds) - waiting, leader.known.size
     shares = size / size.sum() if leader.check is None else leader.check.shares.classes
     if len(shares) != len(size):  # a label has opened a class, or taken one back
         shares = size / size.sum()
+    empty = np.zeros(len(odds), bool)
+    empty[waiting + np.array(dependent.repeats, np.int64)] = True
+    among = Neighbours(dependent.persistence, dependent.independent, waiting, window + 1, empty)
     vote, odds = votes(np.concatenate([density[n:], density[:n]])), np.concatenate([odds[n:], odds[:n]])
-    most, independent = dependent.persistence, dependent.independent
-    runs, prior = follow_runs(dependent.runs, vote, shares, most, independent, waiting)
-    runs, odds = average_odds(runs, odds, most, independent, DEMANDED, waiting)
+    runs, prior = follow_runs(dependent.runs, vote, shares, among)
+    runs, odds = average_odds(runs, odds, DEMANDED, among)
     prior, odds = np.concatenate([prior[waiting:], prior[:waiting]]), np.concatenate([odds[waiting:], odds[:waiting]])
     return runs, prior, odds
 
@@ -354,11 +358,14 @@ class Dependence(NamedTuple):
         Persistence of the training labels (:func:`.persistence_of`).
     runs
         Runs of the known classes before the batch.
+    repeats
+        Rows of the batch that were drawn in place of repeated ones. They say nothing about their neighbours.
     """
 
     independent: float
     persistence: float
     runs: Runs | None
+    repeats: Sequence[int] = ()
 
 
 class _CheckRows(NamedTuple):

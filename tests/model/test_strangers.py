@@ -79,5 +79,7 @@ def test_dependent_rows_are_a_class_with_the_information_of_sixteen_independent_
     assert (group is not None) == is_found
     if group is not None:
         assert np.isin(np.arange(20, len(rows)), group).all()
+    sparse = unassigned.UnassignedRows(8 * np.arange(300), rng.normal(size=(300, D)) * 10, np.full(300, -1))
+    assert unassigned.find_group(sparse, np.array([299]), around, nobody, independent=0.2) is None, "noise"
     outlier = np.array([0])
     assert unassigned.find_group(strangers, outlier, around, nobody, independent=0.2) is None
