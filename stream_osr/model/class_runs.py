@@ -81,7 +81,7 @@ class Neighbours(NamedTuple):
     kept
         Number of instances h to remember: those that may wait with the next batch, and one.
     empty
-        Whether each instance says nothing, because it was drawn in place of a repeated one, shape (n,). ``None``: no
+        Whether each instance has no information, because it was drawn in place of a repeated one, shape (n,). ``None``: no
         instance.
     """
 

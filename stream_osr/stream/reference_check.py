@@ -314,8 +314,7 @@ def _in_runs(
     shares = size / size.sum() if leader.check is None else leader.check.shares.classes
     if len(shares) != len(size):  # a label has opened a class, or taken one back
         shares = size / size.sum()
-    empty = np.zeros(len(odds), bool)
-    empty[waiting + np.array(dependent.repeats, np.int64)] = True
+    empty = np.isin(np.arange(-waiting, n), dependent.repeats)
     among = Neighbours(dependent.persistence, dependent.independent, waiting, window + 1, empty)
     vote, odds = votes(np.concatenate([density[n:], density[:n]])), np.concatenate([odds[n:], odds[:n]])
     runs, prior = follow_runs(dependent.runs, vote, shares, among)
@@ -359,7 +358,7 @@ class Dependence(NamedTuple):
     runs
         Runs of the known classes before the batch.
     repeats
-        Rows of the batch that were drawn in place of repeated ones. They say nothing about their neighbours.
+        Rows of the batch that were drawn in place of repeated ones. They have no information.
     """
 
     independent: float
