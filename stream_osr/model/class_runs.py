@@ -81,8 +81,8 @@ class Neighbours(NamedTuple):
     kept
         Number of instances h to remember: those that may wait with the next batch, and one.
     empty
-        Whether each instance has no information, because it was drawn in place of a repeated one, shape (n,). ``None``: no
-        instance.
+        Mask of the instances without information, which were drawn in place of repeated ones, shape (n,). ``None``:
+        there are none.
     """
 
     most: float
