@@ -354,7 +354,7 @@ class Dependence(NamedTuple):
     independent
         Number of independent instances with the information of one stream instance.
     persistence
-        Persistence of the training labels (:func:`.persistence_of`).
+        Persistence of the training labels (:func:`stream_osr.model.class_runs.persistence_of`).
     runs
         Runs of the known classes before the batch.
     repeats

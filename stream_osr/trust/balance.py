@@ -532,8 +532,8 @@ def balance(
     hypotheses
         Numbers of each cell in that case (:func:`.levels.known_by_typicality`), shape (C, 2).
     prior
-        Prior of the classes of each instance from its neighbours in that case (:func:`.follow_runs`), shape (n, J),
-        in place of the shares.
+        Prior of the classes of each instance from its neighbours in that case
+        (:func:`stream_osr.model.class_runs.follow_runs`), shape (n, J), in place of the shares.
 
     Returns
     -------

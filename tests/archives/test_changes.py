@@ -59,7 +59,8 @@ _FREE = {
         Known.tables Odds.excess Odds.seen Prior.psi Prior.spread Seat.weight Shares.classes Shares.kappa
         Stream.called Stream.following Stream.past Stream.unknown_rate
         Lifecycle.announced_size Lifecycle.dormant Lifecycle.emerged Lifecycle.arrivals Lifecycle.usual
-        UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
+        UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual Usual.constant Order.persistence
+        Runs.filtered Runs.latest Runs.same Runs.pairs Runs.score Runs.weight
     """,
     WHERE: """
         Arrived.row Background.covariance Background.mean Component.share Evidence.row Flags.high Flags.low
