@@ -47,8 +47,12 @@ UNUSUAL, SUSPICIOUS = 0.05, 0.2
 THIN = 16
 """Interval of the instances that are kept for longer if neighbours depend on each other. A window of ``WINDOW`` of
 them has 4096 instances, so that several recordings or bouts are in it."""
-LONGEST = 256
-"""Most instances between two fits. After each fit without a result, the interval doubles."""
+LONGEST = 1024
+"""Most instances between two fits. After each fit without a result, the interval doubles.
+
+A fit costs as much as some hundred decisions. A larger share of unusual instances than at the last fit, by
+``SUSPICIOUS``, is a reason not to wait.
+"""
 REPORTED = 192
 """Instances after a move before it is reported."""
 TOGETHER = 3
@@ -76,7 +80,8 @@ class Frame(NamedTuple):
     since
         Position at which the known classes came to the present offset, -1 if they have never moved.
     typical
-        Share of the latest instances that are typical of a known class at the offset.
+        Share of the latest instances that are typical of a known class at the offset. If the classes have not moved:
+        share of those that were not unusual at the last fit.
     unusual
         Whether each of the latest instances is unusual for its nearest class, shape (m,).
     untested, wait
@@ -177,10 +182,12 @@ def follow_frame(
         unusual=_unusual(trained, frame, posterior, independent),
         untested=frame.untested + len(came),
     )
-    if frame.untested < frame.wait:
+    share = float(frame.unusual.mean())
+    more = share > 1.0 - frame.typical + SUSPICIOUS and frame.untested >= LATEST
+    if frame.untested < frame.wait and not more:
         return frame, False
     places, frame = _places(trained), frame._replace(untested=0)
-    if frame.unusual.mean() > SUSPICIOUS:
+    if share > SUSPICIOUS:
         for rows, step in _windows(frame, independent):
             found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
             wanders = independent < 1.0 and found.before >= STAYED and (step > 1 or found.classes < TOGETHER)
@@ -194,7 +201,7 @@ def follow_frame(
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
                 return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
-            return frame._replace(wait=min(2 * frame.wait, LONGEST)), False
+            return frame._replace(wait=min(2 * frame.wait, LONGEST), typical=1.0 - share), False
     if frame.has_moved:
         rows, step = _windows(frame, independent)[-1]
         since = (seen - frame.since) // step
@@ -209,7 +216,8 @@ def follow_frame(
         else:
             found = _followed(places, frame, rows, independent)
         frame = frame._replace(place=found.place, typical=found.after) if found.place.any() else frame
-    return frame._replace(wait=LATEST), False
+        return frame._replace(wait=LATEST), False
+    return frame._replace(wait=LATEST, typical=1.0), False
 
 
 def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
