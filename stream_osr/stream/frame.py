@@ -47,11 +47,12 @@ UNUSUAL, SUSPICIOUS = 0.05, 0.2
 THIN = 16
 """Interval of the instances that are kept for longer if neighbours depend on each other. A window of ``WINDOW`` of
 them has 4096 instances, so that several recordings or bouts are in it."""
-LONGEST = 1024
-"""Most instances between two fits. After each fit without a result, the interval doubles.
+LONGEST, OFTEN = 4096, 1024
+"""Most instances between two fits, and if most instances are unusual.
 
-A fit costs as much as some hundred decisions. A larger share of unusual instances than at the last fit, by
-``SUSPICIOUS``, is a reason not to wait.
+After each fit without a result, the interval doubles. A fit of 256 instances costs 0.1 to 0.3 s, as much as some
+thousand decisions. A larger share of unusual instances than at the last fit, by ``SUSPICIOUS``, is a reason not to
+wait.
 """
 REPORTED = 192
 """Instances after a move before it is reported."""
@@ -201,7 +202,8 @@ def follow_frame(
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
                 return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
-            return frame._replace(wait=min(2 * frame.wait, LONGEST), typical=1.0 - share), False
+            longest = OFTEN if share > 0.5 else LONGEST
+            return frame._replace(wait=min(2 * frame.wait, longest), typical=1.0 - share), False
     if frame.has_moved:
         rows, step = _windows(frame, independent)[-1]
         since = (seen - frame.since) // step
