@@ -260,7 +260,7 @@ def _count_typical(
         Position after the batch.
     """
     n = len(near)
-    weight = np.where(is_typical, 0.5 ** (np.arange(n - 1, -1, -1) / LATELY), 0.0)
+    weight = is_typical.astype(float)
     typical = 0.5 ** (n / LATELY) * arrival.typical
     _add_rows(typical, near, np.column_stack([weight, weight * unknown]))
     posterior = typical[:, 0] >= LEAST_TYPICAL
