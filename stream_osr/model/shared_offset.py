@@ -233,14 +233,14 @@ def _volume(places: Places, place: Array) -> float:
     return float(np.linalg.slogdet(_stretch(places, place))[1]) if place[1].any() else 0.0
 
 
-def in_deviations(places: Places, place: Array) -> Array:
+def place_in_deviations(places: Places, place: Array) -> Array:
     """Offset of each feature in standard deviations, and its gain less 1, shape (2, p)."""
     return np.asarray(place / np.stack([places.deviation, np.ones_like(places.deviation)]))
 
 
 def features_that_moved(places: Places, place: Array) -> Array:
     """Numbers of the features that moved by more than a little, or of all that moved if none did, shape (m,)."""
-    far = np.hypot(*in_deviations(places, place))
+    far = np.hypot(*place_in_deviations(places, place))
     return np.flatnonzero((far >= SMALL) if (far >= SMALL).any() else far)
 
 

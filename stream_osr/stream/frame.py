@@ -25,11 +25,11 @@ from stream_osr.model.shared_offset import (
     SharedOffset,
     features_that_moved,
     find_shared_offset,
-    in_deviations,
     is_narrow,
     is_typical,
     log_ratio,
     moved,
+    place_in_deviations,
     places_of_classes,
     unmoved,
 )
@@ -260,7 +260,7 @@ def _followed(places: Places, frame: Frame, rows: np.ndarray, independent: float
 
 def _alike(places: Places, place: np.ndarray, other: np.ndarray) -> bool:
     """Whether the difference of two places is less than half of the first, or negligible."""
-    size, apart = (float(np.linalg.norm(in_deviations(places, each))) for each in (place, place - other))
+    size, apart = (float(np.linalg.norm(place_in_deviations(places, each))) for each in (place, place - other))
     return apart <= max(0.5 * size, SMALL)
 
 

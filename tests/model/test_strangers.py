@@ -72,13 +72,13 @@ def test_dependent_rows_are_a_class_with_the_information_of_sixteen_independent_
     """Rows that the sampler has seated in a known class have no subclass; each has the information of 0.2."""
     rng = np.random.default_rng(0)
     around = case(rng)[1 + 1]
-    rows = np.concatenate([rng.normal(size=(20, D)) * 30, rng.normal(40.0, 0.5, size=(hidden, D))])
+    rows = np.concatenate([rng.normal(size=(60, D)) * 30, rng.normal(90.0, 0.5, size=(hidden, D))])
     strangers = unassigned.UnassignedRows(np.arange(len(rows)), rows, np.full(len(rows), -1))
     arrived, nobody = np.array([len(rows) - 2, len(rows) - 1]), np.zeros(0, np.int64)
     group = unassigned.find_group(strangers, arrived, around, nobody, independent=0.2)
     assert (group is not None) == is_found
     if group is not None:
-        assert np.isin(np.arange(20, len(rows)), group).all()
+        assert np.isin(np.arange(60, len(rows)), group).all()
     sparse = unassigned.UnassignedRows(8 * np.arange(300), rng.normal(size=(300, D)) * 10, np.full(300, -1))
     assert unassigned.find_group(sparse, np.array([299]), around, nobody, independent=0.2) is None, "noise"
     outlier = np.array([0])
