@@ -18,6 +18,7 @@ from stream_osr import (
     Decision,
     DependenceFound,
     Event,
+    FrameMoved,
     OpenSetRecognizer,
     RecallDropped,
     SubclassEmerged,
@@ -189,6 +190,7 @@ def test_a_drop_of_the_recall_is_an_event_when_known_classes_move_away(order: st
         drops = of_kind(events, RecallDropped)
         assert len(drops) == fell
         assert bool(of_kind(events, DependenceFound)) == (fell and order == "arrival")
+        assert not of_kind(events, FrameMoved)
         live = model.expected_recall
         if fell:
             promised = model.trained.report.recall_interval

@@ -23,6 +23,7 @@ from stream_osr.model.shared_offset import (
     WINDOW,
     Places,
     SharedOffset,
+    contradict,
     features_that_moved,
     find_shared_offset,
     is_narrow,
@@ -31,6 +32,7 @@ from stream_osr.model.shared_offset import (
     moved,
     place_in_deviations,
     places_of_classes,
+    stay,
     unmoved,
 )
 from stream_osr.model.yeo_johnson import unbend
@@ -47,7 +49,9 @@ UNUSUAL, SUSPICIOUS = 0.05, 0.2
 THIN = 16
 """Interval of the instances that are kept for longer if neighbours depend on each other. A window of ``WINDOW`` of
 them has 4096 instances, so that several recordings or bouts are in it."""
-LONGEST, OFTEN = 4096, 1024
+FEW = 16
+"""Instances after a move in which an emerging subclass may begin."""
+LONGEST, OFTEN = 4096, 512
 """Most instances between two fits, and if most instances are unusual.
 
 After each fit without a result, the interval doubles. A fit of 256 instances costs 0.1 to 0.3 s, as much as some
@@ -189,7 +193,8 @@ def follow_frame(
         return frame, False
     places, frame = _places(trained), frame._replace(untested=0)
     if share > SUSPICIOUS:
-        for rows, step in _windows(frame, independent):
+        stays = stay(places, frame.rows[-LATEST:], frame.place)
+        for rows, step in () if stays else _windows(frame, independent):
             found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
             wanders = independent < 1.0 and found.before >= STAYED and (step > 1 or found.classes < TOGETHER)
             if (
@@ -211,12 +216,15 @@ def follow_frame(
             return frame._replace(wait=LATEST), False
         rows = rows[-min(max(since, LATEST), len(rows)) :]
         if step > 1:
-            found = find_shared_offset(places, rows, frame.place, track=True)
-            gain = min(1.0, step * independent) * log_ratio(places, rows, found.place, frame.place).sum()
+            apart = min(1.0, step * independent)
+            found = find_shared_offset(places, rows, frame.place, apart, track=True)
+            gain = apart * log_ratio(places, rows, found.place, frame.place).sum()
             if gain <= MOVED_ON + 0.5 * np.count_nonzero(found.place):
                 return frame._replace(wait=LATEST), False
+        elif contradict(places, rows[-LATEST:], frame.place, independent):
+            found = _followed(places, rows, frame.place, independent)
         else:
-            found = _followed(places, frame, rows, independent)
+            return frame._replace(wait=LATEST), False
         frame = frame._replace(place=found.place, typical=found.after) if found.place.any() else frame
         return frame._replace(wait=LATEST), False
     return frame._replace(wait=LATEST, typical=1.0), False
@@ -249,11 +257,12 @@ def _since(places: Places, rows: np.ndarray, place: np.ndarray, before: np.ndarr
     return int(np.cumsum(gain[::-1])[::-1].argmax())
 
 
-def _followed(places: Places, frame: Frame, rows: np.ndarray, independent: float) -> SharedOffset:
+def _followed(places: Places, rows: np.ndarray, now: np.ndarray, independent: float) -> SharedOffset:
     """Fit the place again to the rows since the move, or to the latest ones if these have moved on."""
-    whole, latest = (
-        find_shared_offset(places, part, frame.place, independent, track=True) for part in (rows, rows[-LATEST:])
-    )
+    whole = find_shared_offset(places, rows, now, independent, track=True)
+    if len(rows) <= LATEST or not contradict(places, rows[-LATEST:], whole.place, independent):
+        return whole
+    latest = find_shared_offset(places, rows[-LATEST:], now, independent, track=True)
     gain = independent * log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
     return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.place) else whole
 
@@ -293,6 +302,8 @@ class Explanations:
         if unusual.mean() > SUSPICIOUS:
             places, here = _places(trained), frame.place * 0.0
             rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
+            if stay(places, rows[-FEW:], here):
+                return moves
             found = find_shared_offset(places, rows[unusual], here, self._independent)
             since = _since(places, rows, found.place, here)
             found = find_shared_offset(places, rows[since:], here, self._independent)
