@@ -21,8 +21,8 @@ from stream_osr.model.dependence import (
     correlation_of,
     rank_share,
 )
+from stream_osr.model.places import TYPICAL
 from stream_osr.model.prior import numbers_of
-from stream_osr.model.shared_offset import TYPICAL
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable

@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model.shared_offset import (
-    Places,
-    SharedOffset,
-    features_that_moved,
-    find_shared_offset,
-    is_narrow,
-    is_typical,
-    log_ratio,
-    moved,
-    places_of_classes,
-    unmoved,
-)
+from stream_osr.model.places import Places, is_typical, log_ratio, moved, places_of_classes, unmoved
+from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
 from stream_osr.model.whitening import Whitening, whiten
 
 D = 18
@@ -132,6 +122,34 @@ def test_the_spread_of_few_dependent_neighbours_shows_no_gain() -> None:
     assert not is_narrow(rows, 0.5)
     assert not is_narrow(rows[:4], 1.0)
     assert not found(X, independent=0.01).place[1].any()
+
+
+@pytest.mark.parametrize("factor", [1.3, 1.5, 2.0])
+def test_one_factor_of_all_features_is_found_from_a_single_class(factor: float) -> None:
+    (places, whitening, _), (X, y) = trained(), drawn(512, 12)
+    one = find_shared_offset(places, whiten(whitening, factor * X[y == 1][:64]), np.zeros((2, D)))
+    assert one.has_moved
+    assert one.one_factor
+    assert one.place[1] == pytest.approx(factor - 1.0, abs=0.1)
+    assert len(features_that_moved(places, one.place)) == D
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_that_move_each_its_own_way_share_no_offset(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ways = rng.normal(size=(4, D))
+    ways -= ways.mean(axis=0)
+    X, y = drawn(256, 60 + seed)
+    for n in (64, 256):
+        one = found((X + 4.0 * UNITS * (ways / np.linalg.norm(ways, axis=1)[:, None])[y])[:n])
+        assert not one.has_moved
+
+
+def test_instances_near_a_class_show_that_the_classes_stay() -> None:
+    (places, whitening, deviation), (X, _) = trained(), drawn(64, 13, (1.0, 1.0, 1.0, 1.0, 3.0))
+    assert stay(places, whiten(whitening, X), np.zeros((2, D)))
+    X[:, 0] += 3.0 * deviation[0]
+    assert not stay(places, whiten(whitening, X), np.zeros((2, D)))
 
 
 @pytest.mark.parametrize("n", [64, 256])

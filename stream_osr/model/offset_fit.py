@@ -1,0 +1,297 @@
+"""EM for the place of the known classes in a window of a stream (:mod:`stream_osr.model.places`).
+
+The classes compete at their place, at the present one, and with one broad Gaussian for instances of no known class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.jit import Array, kernel, summing_kernel
+from stream_osr.model.places import (
+    NO_CLASS,
+    Places,
+    at_place,
+    in_each,
+    log_sum,
+    log_volume,
+    outlier_density,
+    unmoved,
+)
+
+LEAST_FACTOR = 0.1
+"""Least gain. At zero all instances would have one value."""
+ROUNDS, CONVERGED = 20, 3e-3
+"""Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
+NEGLIGIBLE = 1e-9
+"""Responsibility below which an instance does not count for a class."""
+HEATS = (2.0, 1.0)
+"""Factors of the variances of the classes, one after the other.
+
+The first offset is an instance less the mean of the class. Others of the class differ with twice the variance.
+"""
+
+
+class Window(NamedTuple):
+    """Rows of a stream, and their log densities where the classes are thought to be.
+
+    Attributes
+    ----------
+    rows
+        Numeric whitened rows, shape (n, d).
+    residual
+        Residuals from each Gaussian, in its whitened coordinates, shape (K, n, d).
+    log_stay
+        Log density at the present place, shape (n,).
+    log_outlier
+        Log density under the broad Gaussian, with its weight, shape (n,).
+    """
+
+    rows: Array
+    residual: Array
+    log_stay: Array
+    log_outlier: Array
+
+
+def window_of(places: Places, rows: Array, now: Array) -> Window:
+    """Prepare the rows, shape (n, d), of a stream whose present place is ``now``."""
+    residual = in_each(places, rows)
+    return Window(
+        rows, residual, log_sum(at_place(places, rows, now, residual)[1]), outlier_density(places, rows, now)
+    )
+
+
+def fit_place(
+    places: Places,
+    window: Window,
+    place: Array,
+    free: Array,
+    heats: Sequence[float],
+    *,
+    by_spread: bool = False,
+    rounds: int = ROUNDS,
+) -> tuple[Array, Array]:
+    """Fit the free offsets and gains by EM, the gains also by the spread within classes if ``by_spread``.
+
+    The variances of the classes are multiplied by each of ``heats`` in turn, so that the classes find instances that
+    are far from the first offset. In the last round, instances that are not typical at the offset do not count.
+
+    Returns
+    -------
+    The place, shape (2, p), and the information on each free offset and gain, given all others, shape (f,).
+    """
+    unit = np.stack([places.deviation, np.ones_like(places.deviation)])[free]
+    at, is_gain = np.concatenate([np.flatnonzero(own) for own in free]), np.repeat([False, True], free.sum(axis=1))
+    size = np.where(is_gain, places.apart[:, at], 1.0)
+    precision = places.precision[:, at[:, None], at] * size[:, :, None] * size[:, None, :]
+    toward = places.factor.transpose(0, 2, 1) @ (places.forward[at] * places.deviation[at, None]).T
+    moving = Moving(at, is_gain, size, toward, precision, *_spread(places, at[is_gain]))
+    fitted, normal = _run(places, window, moving, place[free] / unit, np.array(heats), rounds, by_spread)
+    place = np.zeros_like(place)
+    place[free] = fitted * unit
+    return place, 1.0 / np.diag(np.linalg.inv(normal))
+
+
+class Moving(NamedTuple):
+    """Free offsets and gains of a fit: f parameters, g of them gains, which come last.
+
+    Attributes
+    ----------
+    at, is_gain
+        Feature of each parameter, and whether it is a gain, shape (f,).
+    size
+        Effect of a unit of each parameter on the mean of each Gaussian, in deviations of the feature, shape (K, f).
+    toward
+        Whitened coordinates of a deviation of each feature, shape (K, d, f).
+    precision
+        Information of an instance of each Gaussian on the parameters, shape (K, f, f).
+    back, by_spread
+        Residual in each feature with a gain, from the whitened coordinates of each Gaussian, shape (K, d, g).
+        Information of the spread of an instance on the logarithms of the gains, shape (K, g, g).
+    """
+
+    at: Array
+    is_gain: Array
+    size: Array
+    toward: Array
+    precision: Array
+    back: Array
+    by_spread: Array
+
+
+def _spread(places: Places, at: Array) -> tuple[Array, Array]:
+    back = np.linalg.inv(places.factor) @ (places.backward[:, at] / places.deviation[at])
+    covariance = back.transpose(0, 2, 1) @ back
+    return back, np.eye(len(at)) + places.precision[:, at[:, None], at] * covariance
+
+
+@kernel
+def _run(
+    places: Places, window: Window, moving: Moving, value: Array, heats: Array, rounds: int, by_spread: bool
+) -> tuple[Array, Array]:
+    """Run EM from some values of the parameters, shape (f,).
+
+    Returns
+    -------
+    The values, and their information, shape (f, f).
+    """
+    count, n, d = window.residual.shape
+    f, gains = len(value), moving.back.shape[2]
+    sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
+    share, weight, pulled, parts = sums
+    residual, move, normal = window.residual, np.zeros((count, d)), np.eye(f)
+    for heat in heats:
+        log_share = np.zeros(3)
+        for _ in range(rounds):
+            volume, shift = 0.5 * d * np.log(heat), np.zeros(d)
+            for j in range(f - gains):
+                shift += value[j] * places.deviation[moving.at[j]] * places.forward[moving.at[j]]
+            if gains:
+                stretch = np.eye(d)
+                for j in range(f - gains, f):
+                    for a in range(d):
+                        own = value[j] * places.backward[a, moving.at[j]]
+                        for b in range(d):
+                            stretch[a, b] += own * places.forward[moving.at[j], b]
+                volume += np.linalg.slogdet(stretch)[1]
+                rows, residual = np.dot(window.rows - shift, np.linalg.inv(stretch)), np.empty((count, n, d))
+                for k in range(count):
+                    residual[k] = np.dot(rows, places.factor[k]) - places.whitened[k]
+            else:
+                for k in range(count):
+                    move[k] = np.dot(shift, places.factor[k])
+            weight[:], pulled[:], parts[:] = 0.0, 0.0, 0.0
+            given = residual, move, window.residual, places.log_weight - volume
+            beside = window.log_stay, window.log_outlier, log_share
+            _sum_expected(given, beside, heat, places.cut if heat == 1.0 else np.inf, sums)
+            if heat == 1.0:
+                log_share = log_of_shares(parts / n)
+            normal, pull = np.eye(f), np.zeros(f)
+            for k in range(count):
+                normal += weight[k] * moving.precision[k]
+                pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])
+            if gains and by_spread:
+                _add_spread(moving, residual, share, weight, value, normal, pull)
+            step = np.linalg.solve(normal, pull)
+            step = np.where(moving.is_gain, np.maximum(step, LEAST_FACTOR - 1.0), step)
+            change = np.abs(step - value).max() if f else 0.0
+            value = step
+            if change < CONVERGED:
+                break
+    return value, normal
+
+
+@kernel
+def _add_spread(
+    moving: Moving, residual: Array, share: Array, weight: Array, value: Array, normal: Array, pull: Array
+) -> None:
+    """Add the information of the spread within classes on the gains to ``normal`` and ``pull``."""
+    count = residual.shape[0]
+    f, gains = len(value), moving.back.shape[2]
+    first, score, information = f - gains, np.zeros(gains), np.zeros((gains, gains))
+    for k in range(count):
+        if weight[k] <= NEGLIGIBLE:
+            continue
+        square = np.dot((residual[k] * share[:, k : k + 1]).T, residual[k])
+        score += (moving.toward[k, :, first:] * np.dot(square, moving.back[k])).sum(axis=0) - weight[k]
+        information += weight[k] * moving.by_spread[k]
+    own = 1.0 + value[first:]
+    information /= own.reshape(-1, 1) * own
+    normal[first:, first:] += information
+    pull[first:] += np.dot(information, value[first:]) + score / own
+
+
+def expected(places: Places, window: Window, place: Array, log_share: Array) -> Array:
+    """Responsibilities of the classes at a place, shape (n, K). Instances that are not typical have none.
+
+    The classes compete with those at the place before and with the broad Gaussian, with the log shares of the three.
+    """
+    n, d = window.rows.shape
+    residual = in_each(places, unmoved(places, window.rows, place))
+    constant = places.log_weight - log_volume(places, place)
+    count = len(constant)
+    sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
+    beside = window.log_stay, window.log_outlier, log_share
+    _sum_expected((residual, np.zeros((count, d)), residual, constant), beside, 1.0, places.cut, sums)
+    return sums[0]
+
+
+@summing_kernel
+def _sum_expected(
+    given: tuple[Array, Array, Array, Array],
+    beside: tuple[Array, Array, Array],
+    heat: float,
+    cut: float,
+    sums: tuple[Array, Array, Array, Array],
+) -> None:
+    """Compute the responsibilities of the classes after moves, and their sums.
+
+    Parameters
+    ----------
+    given
+        Residuals, shape (K, n, d), moves that are subtracted from them, shape (K, d), the residuals to sum, and a
+        constant for each Gaussian, shape (K,).
+    beside
+        Log densities at the place before and in the broad Gaussian, shape (n,), and log shares of the three.
+    heat, cut
+        Factor of the variances, and squared distance from which an instance does not count.
+    sums
+        Results: responsibilities, shape (n, K), their sums, shape (K,), sums of the residuals, shape (K, d), and the
+        sums of the responsibilities of the three, shape (3,).
+    """
+    residual, move, original, constant = given
+    log_stay, log_outlier, log_share = beside
+    share, weight, pulled, parts = sums
+    count, n, d = residual.shape
+    for i in range(n):
+        nearest, peak = np.inf, max(log_stay[i] + log_share[1], log_outlier[i] + log_share[2])
+        for k in range(count):
+            distance = 0.0
+            for a in range(d):
+                distance += (residual[k, i, a] - move[k, a]) ** 2
+            nearest = min(nearest, distance)
+            share[i, k] = constant[k] - 0.5 * distance / heat + log_share[0]
+            peak = max(peak, share[i, k])
+        here = 0.0
+        for k in range(count):
+            share[i, k] = np.exp(share[i, k] - peak)
+            here += share[i, k]
+        stays, other = np.exp(log_stay[i] + log_share[1] - peak), np.exp(log_outlier[i] + log_share[2] - peak)
+        whole = here + stays + other
+        parts[0] += here / whole
+        parts[1] += stays / whole
+        parts[2] += other / whole
+        for k in range(count):
+            share[i, k] = share[i, k] / whole if nearest < cut else 0.0
+            if share[i, k] > NEGLIGIBLE:
+                weight[k] += share[i, k]
+                for a in range(d):
+                    pulled[k, a] += share[i, k] * original[k, i, a]
+
+
+@kernel
+def log_of_shares(share: Array) -> Array:
+    """Log shares of the places and of others, less the prior weight that the density of the others has already."""
+    log_share = np.log(np.maximum(share, 1e-12))
+    log_share[2] -= np.log(NO_CLASS)
+    return log_share
+
+
+@kernel
+def fit_shares(density: Array, rounds: int) -> Array:
+    """Estimate the shares of parts by EM from the density of each instance in each, shape (n, m)."""
+    n, m = density.shape
+    share = np.ones(m)
+    for _ in range(rounds):
+        total = np.zeros(m)
+        for i in range(n):
+            whole = 0.0
+            for j in range(m):
+                whole += density[i, j] * share[j]
+            for j in range(m):
+                total[j] += density[i, j] * share[j] / whole
+        share = np.maximum(total / n, 1e-12)
+    return share

@@ -1,0 +1,209 @@
+"""Places of the known classes in a stream: where training had them, or an offset and a gain of each feature away.
+
+A place is an array of shape (2, p): the offset of each transformed feature (:mod:`stream_osr.model.whitening`) at its
+training mean, and its gain less 1. The training place is zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.jit import Array
+from stream_osr.model.known import Known
+from stream_osr.model.nearest import means_and_scales
+from stream_osr.model.prior import numbers_of
+from stream_osr.model.whitening import Whitening
+from stream_osr.model.yeo_johnson import YeoJohnson, unbend
+
+NO_CLASS = 0.1
+"""Prior weight of the broad Gaussian for instances of no known class."""
+OUTLIER_SPREAD = 4.0
+"""Variance of the broad Gaussian, in variances of the training instances."""
+TYPICAL = 0.98
+"""Share of the reference instances that are typical of a known class."""
+
+
+class Places(NamedTuple):
+    """Known classes as K Gaussians in d whitened numeric dimensions, for p features.
+
+    Attributes
+    ----------
+    whitened
+        Mean of each Gaussian in its own whitened coordinates, shape (K, d).
+    factor
+        Factor L of each precision ``L L'``, shape (K, d, d).
+    log_weight
+        Log weight and half the log determinant of the precision, shape (K,).
+    group
+        Class of each Gaussian, shape (K,).
+    outlier, log_outlier
+        Factor of the precision of the broad Gaussian, shape (d, d), and half its log determinant.
+    forward, backward
+        Whitened coordinates of a unit of each feature, shape (p, d), and the map back, shape (d, p).
+    deviation
+        Standard deviation of each transformed feature in training, shape (p,).
+    mean
+        Mean of each Gaussian, shape (K, d).
+    apart
+        The same as features, in deviations from the training mean, shape (K, p).
+    precision
+        Precision of each Gaussian for a deviation of each feature, shape (K, p, p).
+    yeo_johnson, center
+        Transformation of the raw features, and their means after it, shape (p,).
+    raw_ends
+        Raw features half a deviation below and above the means, shape (2, p).
+    cut, middle
+        Squared distance to the nearest Gaussian within which an instance is typical, and the median of the
+        references.
+    """
+
+    whitened: Array
+    factor: Array
+    log_weight: Array
+    group: Array
+    outlier: Array
+    log_outlier: float
+    forward: Array
+    backward: Array
+    deviation: Array
+    mean: Array
+    apart: Array
+    precision: Array
+    yeo_johnson: YeoJohnson
+    center: Array
+    raw_ends: Array
+    cut: float
+    middle: float
+
+
+def places_of_classes(known: Known, whitening: Whitening, references: Array) -> Places:
+    """Describe the known classes as Gaussians.
+
+    Parameters
+    ----------
+    known
+        Known classes.
+    whitening
+        Map of raw features to whitened rows.
+    references
+        Whitened rows of known instances, shape (R, C + d). They determine which instances are typical.
+    """
+    mean, covariance = means_and_scales(known.dishes, known.prior)
+    group, share = known.seated.argmax(axis=0), known.seated.sum(axis=0)
+    kept = share > 0
+    mean, covariance, group, share = mean[kept], covariance[kept], group[kept], share[kept] / share.sum()
+    factor = np.linalg.cholesky(np.linalg.inv(covariance))
+    centre = share @ mean
+    total = np.tensordot(share, covariance, axes=1) + (share * (mean - centre).T) @ (mean - centre)
+    outlier = np.linalg.cholesky(np.linalg.inv(OUTLIER_SPREAD * total))
+    deviation = np.sqrt((whitening.backward * (total @ whitening.backward)).sum(axis=0))
+    log_det = np.log(np.einsum("kaa->ka", factor)).sum(axis=1)
+    is_number = whitening.forward.any(axis=1)
+    half = np.where(is_number, deviation, 0.0)[:, None] * whitening.forward @ factor
+    places = Places(
+        np.einsum("ka,kab->kb", mean, factor),
+        factor,
+        np.log(share) + log_det,
+        group,
+        outlier,
+        float(np.log(np.diag(outlier)).sum()),
+        whitening.forward,
+        whitening.backward,
+        np.where(is_number, deviation, np.inf),
+        mean,
+        mean @ whitening.backward / np.where(is_number, deviation, np.inf),
+        half @ half.transpose(0, 2, 1),
+        whitening.yeo_johnson,
+        whitening.center,
+        unbend(
+            whitening.yeo_johnson, whitening.center + np.array([[-0.5], [0.5]]) * np.where(is_number, deviation, 0.0)
+        ),
+        np.inf,
+        np.inf,
+    )
+    distance = nearest(places, numbers_of(references, known.prior))
+    return places._replace(cut=float(np.quantile(distance, TYPICAL)), middle=float(np.median(distance)))
+
+
+def stretch(maps: Whitening | Places, place: Array) -> Array:
+    """Linear map of whitened rows by the gains of a place, shape (d, d)."""
+    return np.asarray(np.eye(len(maps.backward)) + (maps.backward * place[1]) @ maps.forward)
+
+
+def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
+    """Move numeric whitened rows, shape (n, d), from the training place to another one."""
+    rows = rows @ stretch(maps, place) if place[1].any() else rows
+    return np.asarray(rows + place[0] @ maps.forward)
+
+
+def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
+    """Move numeric whitened rows, shape (n, d), from a place back to the training place."""
+    rows = rows - place[0] @ maps.forward
+    return np.asarray(np.linalg.solve(stretch(maps, place).T, rows.T).T) if place[1].any() else rows
+
+
+def log_volume(places: Places, place: Array) -> float:
+    """Log of the volume at a place for a unit of volume at the training place."""
+    return float(np.linalg.slogdet(stretch(places, place))[1]) if place[1].any() else 0.0
+
+
+def place_in_deviations(places: Places, place: Array) -> Array:
+    """Offset of each feature in standard deviations, and its gain less 1, shape (2, p)."""
+    return np.asarray(place / np.stack([places.deviation, np.ones_like(places.deviation)]))
+
+
+def in_each(places: Places, rows: Array) -> Array:
+    """Residuals of numeric rows from each Gaussian, in its whitened coordinates, shape (K, n, d)."""
+    return np.asarray(rows @ places.factor - places.whitened[:, None])
+
+
+def distances(places: Places, residual: Array, move: Array) -> Array:
+    """Squared distances to each Gaussian after a move of shape (d,), shape (n, K)."""
+    return np.asarray(((residual - (move @ places.factor)[:, None]) ** 2).sum(axis=2).T)
+
+
+def nearest(places: Places, rows: Array) -> Array:
+    """Squared distances of numeric rows, shape (n, d), to the nearest Gaussian at the training place, shape (n,)."""
+    return np.asarray(distances(places, in_each(places, rows), np.zeros(rows.shape[1])).min(axis=1))
+
+
+def is_typical(places: Places, rows: Array) -> Array:
+    """Whether numeric rows, shape (n, d), are typical of a known class, shape (n,)."""
+    return nearest(places, rows) < places.cut
+
+
+def at_place(places: Places, rows: Array, place: Array, residual: Array | None = None) -> tuple[Array, Array]:
+    """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K)."""
+    if residual is None or place[1].any():
+        residual, move = in_each(places, unmoved(places, rows, place)), np.zeros(rows.shape[1])
+    else:
+        move = place[0] @ places.forward
+    distance = distances(places, residual, move)
+    return distance, places.log_weight - 0.5 * distance - log_volume(places, place)
+
+
+def log_sum(log_joint: Array) -> Array:
+    """Log of the sum over the Gaussians, shape (n,), from log densities of shape (n, K)."""
+    peak = log_joint.max(axis=1)
+    return np.asarray(peak + np.log(np.exp(log_joint - peak[:, None]).sum(axis=1)))
+
+
+def outlier_density(places: Places, rows: Array, now: Array) -> Array:
+    """Log density of numeric rows under the broad Gaussian at a place, with its weight, shape (n,)."""
+    squares = ((unmoved(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
+    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, now))
+
+
+def log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
+    """Log likelihood of instances by the classes at a place, shape (..., K), or the broad Gaussian, shape (...)."""
+    peak = np.maximum(log_joint.max(axis=-1), log_outlier)
+    return np.asarray(peak + np.log(np.exp(log_joint - peak[..., None]).sum(axis=-1) + np.exp(log_outlier - peak)))
+
+
+def log_ratio(places: Places, rows: Array, now: Array, before: Array) -> Array:
+    """Return the log likelihood of each numeric row at the place ``now``, less that at ``before``, shape (n,)."""
+    log_outlier, residual = outlier_density(places, rows, before), in_each(places, rows)
+    there, stay = (at_place(places, rows, place, residual)[1] for place in (now, before))
+    return log_likelihood(there, log_outlier) - log_likelihood(stay, log_outlier)
