@@ -153,10 +153,13 @@ def test_a_drop_is_found_when_it_is_sure_and_until_it_is_over() -> None:
     assert dropped(faded, np.full(3, 15)), "but all that there are"
 
 
+NONE = np.zeros(0)
+
+
 def doubted(known: int, disputed: int, unplaced: int) -> tuple[trust.ExpectedRecall, trust.ExpectedRecall]:
     """The estimate without doubt, and with what the stream says against it."""
     results = called(2560, 0.9, unknown=0.05)
-    plain, other = trust.expect(results, MANY), trust.expect(trust.doubt(results, known, disputed, unplaced), MANY)
+    plain, other = trust.expect(results, MANY), trust.expect(trust.doubt(results, known, disputed, unplaced, NONE), MANY)
     return plain, other
 
 
@@ -185,10 +188,17 @@ def test_disputed_instances_lower_the_estimate_by_half_of_them_and_widen_it() ->
 
 
 def test_doubt_fades_with_the_instances_that_follow() -> None:
-    results = trust.doubt(trust.no_results(3), 0, 100, 0)
+    results = trust.doubt(trust.no_results(3), 0, 100, 0, NONE)
     half = round(trust.REMEMBERED)
-    np.testing.assert_allclose(trust.doubt(results, half, 0, 0).doubt, [half, 50.0, 0.0])
+    np.testing.assert_allclose(trust.doubt(results, half, 0, 0, NONE).doubt, [half, 50.0, 0.0])
     np.testing.assert_array_equal(results.doubt, [0.0, 100.0, 0.0])
+
+
+def test_instances_whose_subclass_is_announced_later_are_no_doubt_from_then_on() -> None:
+    results = trust.doubt(trust.no_results(3), 100, 0, 3, NONE)
+    ages = np.array([trust.REMEMBERED, 1e9])
+    np.testing.assert_allclose(trust.doubt(results, 0, 0, 0, ages).doubt, [100.0, 0.0, 2.5])
+    assert trust.doubt(results, 0, 0, 0, np.zeros(9)).doubt[2] == 0.0
 
 
 def test_recall_without_a_mistake_is_not_above_one() -> None:

@@ -153,13 +153,20 @@ def follow_recall(
     return stream, [ev.RecallDropped(**now._asdict(), promised=trained.report.known_recall, **common_fields)]
 
 
-def _doubts(stream: Stream, posterior: BatchPosterior) -> tuple[int, int, int]:
-    """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
+def _doubts(stream: Stream, posterior: BatchPosterior) -> tuple[int, int, int, np.ndarray]:
+    """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass.
+
+    The last result are the numbers of instances since each earlier one whose subclass is announced in this batch.
+    """
     unknown = posterior.is_unknown
     disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in posterior.seated], axis=0) > 0.0)
     life = stream.chains[0].life
-    unplaced = unknown & (places_of(life.ids[life.emerged], posterior.leader.subclass) < 0)
-    return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
+    before, subclass, b = posterior.seated[0].before.life, stream.recent.subclass[0], len(unknown)
+    own = subclass[-b:] if len(subclass) >= b else posterior.leader.subclass
+    unplaced = unknown & ~np.isin(own, life.ids[life.emerged])
+    announced = np.setdiff1d(life.ids[life.emerged], before.ids[before.emerged])
+    ages = len(subclass) - np.flatnonzero(np.isin(subclass, announced))
+    return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum()), ages[ages > b] - b
 
 
 def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:

@@ -274,10 +274,16 @@ def expect(called: ReferenceResults, distinct: Array, spread: float = 0.0) -> Ex
     return _doubted(called.doubt, recall, Z * math.hypot(error, spread), unknown)
 
 
-def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int) -> ReferenceResults:
-    """Update the doubt with the stream's own instances of a batch. It decays like the references (:func:`call`)."""
+def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int, placed: Array) -> ReferenceResults:
+    """Update the doubt with the stream's own instances of a batch. It decays like the references (:func:`call`).
+
+    ``placed`` has the number of instances since each earlier one that now belongs to an announced subclass, shape (m,).
+    It is no longer without a subclass.
+    """
     fade = 0.5 ** ((known + disputed + unplaced) / REMEMBERED)
-    return called._replace(doubt=fade * called.doubt + np.array([known, disputed, unplaced]))
+    before = called.doubt.copy()
+    before[2] = max(0.0, before[2] - float((0.5 ** (placed / REMEMBERED)).sum()))
+    return called._replace(doubt=fade * before + np.array([known, disputed, unplaced]))
 
 
 def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> ExpectedRecall:
