@@ -67,20 +67,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-NOT_YET = {
-    "test_order.py::test_the_conditions_on_a_made_up_process_are_met[offsets/open]": "recall .892, .9 is demanded",
-    "test_order.py::test_a_new_class_is_found_beside_dependent_ones[offsets-4000]": ".886: late at first",
-}
-"""Tests that do not hold since known classes may move together, and odds are shifted, with the reason."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a module in one process (``--dist loadgroup``), because they share fixtures and kernels."""
-    for item in items:
-        for part, reason in NOT_YET.items():
-            if part in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=reason))
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))

@@ -159,7 +159,10 @@ NONE = np.zeros(0)
 def doubted(known: int, disputed: int, unplaced: int) -> tuple[trust.ExpectedRecall, trust.ExpectedRecall]:
     """The estimate without doubt, and with what the stream says against it."""
     results = called(2560, 0.9, unknown=0.05)
-    plain, other = trust.expect(results, MANY), trust.expect(trust.doubt(results, known, disputed, unplaced, NONE), MANY)
+    plain, other = (
+        trust.expect(results, MANY),
+        trust.expect(trust.doubt(results, known, disputed, unplaced, NONE), MANY),
+    )
     return plain, other
 
 
