@@ -277,8 +277,8 @@ def expect(called: ReferenceResults, distinct: Array, spread: float = 0.0) -> Ex
 def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int, placed: Array) -> ReferenceResults:
     """Update the doubt with the stream's own instances of a batch. It decays like the references (:func:`call`).
 
-    ``placed`` has the number of instances since each earlier one that now belongs to an announced subclass, shape (m,).
-    It is no longer without a subclass.
+    ``placed`` has the number of instances since each earlier one that belongs to an announced subclass now, shape
+    (m,). It no longer lacks a subclass.
     """
     fade = 0.5 ** ((known + disputed + unplaced) / REMEMBERED)
     before = called.doubt.copy()
