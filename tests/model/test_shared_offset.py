@@ -134,6 +134,13 @@ def test_one_factor_of_all_features_is_found_from_a_single_class(factor: float) 
     assert len(features_that_moved(places, one.place)) == D
 
 
+def test_the_instances_of_all_classes_count_together_for_one_factor() -> None:
+    (places, whitening, _), (X, _) = trained(), drawn(240, 14)
+    rows = whiten(whitening, 2.0 * X)
+    assert find_shared_offset(places, rows, np.zeros((2, D)), 0.005).has_moved
+    assert not find_shared_offset(places, rows[:160], np.zeros((2, D)), 0.005).has_moved
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_classes_that_move_each_its_own_way_share_no_offset(seed: int) -> None:
     rng = np.random.default_rng(seed)
