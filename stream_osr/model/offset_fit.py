@@ -89,6 +89,7 @@ def fit_place(
     precision = places.precision[:, at[:, None], at] * size[:, :, None] * size[:, None, :]
     toward = places.factor.transpose(0, 2, 1) @ (places.forward[at] * places.deviation[at, None]).T
     moving = Moving(at, is_gain, size, toward, precision, *_spread(places, at[is_gain]))
+    moving = Moving(*map(np.ascontiguousarray, moving))
     fitted, normal = _run(places, window, moving, place[free] / unit, np.array(heats), rounds, by_spread)
     place = np.zeros_like(place)
     place[free] = fitted * unit

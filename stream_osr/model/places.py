@@ -6,7 +6,7 @@ training mean, and its gain less 1. The training place is zero.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,6 +123,10 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         np.inf,
         np.inf,
     )
+    arrays: dict[str, Any] = {
+        name: np.array(own, order="C") for name, own in places._asdict().items() if isinstance(own, np.ndarray)
+    }
+    places = places._replace(**arrays, yeo_johnson=YeoJohnson(*map(np.array, whitening.yeo_johnson)))
     distance = nearest(places, numbers_of(references, known.prior))
     return places._replace(cut=float(np.quantile(distance, TYPICAL)), middle=float(np.median(distance)))
 

@@ -52,7 +52,7 @@ SMALL_GAIN = 0.15
 """Gain below which an event does not name a feature. A gain of 0.2 has a standard error of about 0.06."""
 WINDOW = 256
 """Most instances of a window."""
-LEAST_THERE, LEAST_GAIN, ALONE = 0.5, 1.0, 0.9
+LEAST_THERE, LEAST_GAIN, ALONE = 0.62, 1.0, 0.9
 """Least typical share at the offset, the least gain in log likelihood there, for each instance, and the least typical
 share if only one class shows the offset."""
 CORE = 0.25
@@ -172,7 +172,7 @@ def find_shared_offset(
     best = max(found, key=_order)
     scaled = _describe(places, window, _scaled(places, begun), now, independent, one_factor=True)
     best = max(best, scaled, key=_order)
-    if best.after < 0.5 * LEAST_THERE:  # not even near
+    if best.after < 0.4 * LEAST_THERE:  # not even near
         return best
     both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(rows, independent)
     for rounds in (1, ROUNDS):
@@ -271,7 +271,8 @@ def _describe(
     density = np.exp(parts - parts.max(axis=1, keepdims=True)) / [1.0, 1.0, NO_CLASS]
     shares = fit_shares(density, SHARE_ROUNDS)
     here, stays, _ = shares
-    without = density[:, ::2] @ fit_shares(density[:, ::2], SHARE_ROUNDS)
+    rest = np.ascontiguousarray(density[:, ::2])
+    without = rest @ fit_shares(rest, SHARE_ROUNDS)
     evidence = independent * float(np.log(density @ shares / without).sum())
     share = expected(places, window, place, log_of_shares(shares))
     way = moved(places, places.mean, place) - moved(places, places.mean, now)

@@ -145,6 +145,10 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     import numpy as np
 
     from stream_osr.model.marginal import log_ratios_together, statistics_of
+    from stream_osr.model.offset_fit import HEATS, fit_place, window_of
+    from stream_osr.model.places import places_of_classes
+    from stream_osr.model.prior import numbers_of
+    from stream_osr.model.shared_offset import find_shared_offset
     from stream_osr.stream.reference_check import fit_check
 
     stream = model.value.stream
@@ -154,6 +158,13 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     fit_check(chain.check, chain.state.ids[:0], len(chain.known.size))
     one = statistics_of(chain.known.dishes, np.arange(1))
     log_ratios_together(one, one, chain.known.prior, chain.known.location)
+    references = model.trained.references
+    assert references is not None
+    places = places_of_classes(chain.known, model.trained.whitening, references.rows)
+    rows, now = numbers_of(references.rows, chain.known.prior) + 1.0, np.zeros((2, len(places.deviation)))
+    find_shared_offset(places, rows, now)
+    both = np.stack([np.isfinite(places.deviation)] * 2)
+    fit_place(places, window_of(places, rows, now), now, both, HEATS, by_spread=True)
 
 
 def _in_order(centres: np.ndarray, rng: np.random.Generator) -> None:
