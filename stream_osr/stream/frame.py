@@ -57,8 +57,8 @@ LONGEST, OFTEN = 4096, 512
 """Most instances between two fits, and if most instances are unusual.
 
 After each fit without a result, the interval doubles. A fit of 256 instances costs 10 to 20 ms with four classes and
-18 features, and 0.1 s in KEYSTROKE, as much as some hundred decisions. A larger share of unusual instances than at the
-last fit, by ``SUSPICIOUS``, is a reason not to wait.
+18 features, and 0.1 s in KEYSTROKE, as much as some hundred decisions. A larger share of unusual instances than at
+the last fit, by ``SUSPICIOUS``, is a reason not to wait.
 """
 REPORTED = 192
 """Instances after a move before it is reported."""
