@@ -106,7 +106,9 @@ def find_modes(
     if features is not None:
         starts.append(np.linalg.cholesky(features @ features.T + 1e-9 * np.eye(len(features))))
     tasks = list(zip(starts, rng.spawn(len(starts)), strict=True))
-    clusters = [cell for pair in each(lambda task: _cells(rows, members, *task), tasks, n_jobs) for cell in pair]
+    with warnings.catch_warnings():  # around the threads: each would restore the filters of another
+        warnings.simplefilter("ignore", UserWarning)  # an empty cell is no loss
+        clusters = [cell for pair in each(lambda task: _cells(rows, members, *task), tasks, n_jobs) for cell in pair]
     out, count = np.zeros(len(group), np.int64), 0
     found = each(
         lambda own: _partition(rows[own], [cell[own] for cell in clusters], priors, effective), members, n_jobs
@@ -202,15 +204,11 @@ def _cells_of(rows: Array, k: int, rng: np.random.Generator, rough: bool) -> Arr
     """Divide the rows of a class into k cells by k-means, shape (n,)."""
     if k < 2:
         return np.zeros(len(rows), np.int64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty cell is no loss
-        some = rows if len(rows) <= MOST_ROWS else rng.choice(rows, MOST_ROWS, replace=False)
-        if rough:
-            centre, cell = kmeans2(some, k, iter=ROUGH_ROUNDS, minit="points", rng=rng)
-        else:
-            centre, cell = kmeans2(some, k, iter=ROUNDS, minit="++", rng=rng)
-        if len(some) < len(rows):
-            cell = vq(rows, centre)[0]
+    some = rows if len(rows) <= MOST_ROWS else rng.choice(rows, MOST_ROWS, replace=False)
+    rounds, start = (ROUGH_ROUNDS, "points") if rough else (ROUNDS, "++")
+    centre, cell = kmeans2(some, k, iter=rounds, minit=start, rng=rng)
+    if len(some) < len(rows):
+        cell = vq(rows, centre)[0]
     return np.asarray(np.unique(cell, return_inverse=True)[1])
 
 

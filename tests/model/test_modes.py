@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+import warnings
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.cluster.vq import kmeans2
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
@@ -58,6 +63,21 @@ def test_a_run_of_similar_rows_is_no_mode_of_a_dependent_stream() -> None:
     rows = np.repeat(rng.normal(size=(12, 6)), 25, axis=0) + 0.6 * rng.normal(size=(300, 6))
     assert found(rows).max() > 4
     assert found(rows, library.DEPENDENT).max() == 0
+
+
+def test_an_empty_cell_is_no_warning_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filters of warnings belong to all threads of the process."""
+
+    def after_a_while(rows: np.ndarray, k: int, **settings: Any) -> Any:
+        time.sleep(0.002 * (k % 3))
+        warnings.warn("One of the clusters is empty.", stacklevel=1)
+        return kmeans2(rows, k, **settings)
+
+    monkeypatch.setattr(library, "kmeans2", after_a_while)
+    rng = np.random.default_rng(0)
+    rows, group = rng.normal(size=(1000, 2)), np.repeat(np.arange(5), [300, 250, 200, 150, 100])
+    for seed in range(20):
+        library.find_modes(rows, group, priors(2), np.random.default_rng(seed), features=np.eye(2), n_jobs=2)
 
 
 def test_the_classes_do_not_share_modes() -> None:

@@ -31,7 +31,7 @@ def models(trial: Trial) -> dict[int, list[str]]:
 @pytest.mark.fault("SIGHUP, after the file of the model was replaced")
 def test_the_model_is_replaced(site: Site) -> None:
     """A changed file alone changes nothing and is said once; SIGHUP takes it, one worker after the other."""
-    trial = Trial(site, PARTITIONS, workers=2, on_model_change="carry", session_timeout=20.0)
+    trial = Trial(site, PARTITIONS, workers=2, on_model_change="carry", session_timeout=30.0)
     trial.begin(200)
     until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 90, trial.tail)
     path = Path(str(trial.stream.settings["model"]))
