@@ -110,6 +110,18 @@ def independent_of(arrival: Arrival | None) -> float:
     return 1.0 if arrival is None or arrival.process is None else arrival.independent
 
 
+def independent_locations(arrival: Arrival | None, order: dependence.ArrivalOrder | None) -> float:
+    """Return the same number from the neighbours in training and in the stream together.
+
+    Training of few instances underestimates how long a class stays in one place.
+    """
+    if arrival is None or arrival.process is None or order is None or order.process is None:
+        return independent_of(arrival)
+    products, number = (ours + theirs for ours, theirs in zip(arrival.pairs[:2], order.pairs[:2], strict=True))
+    pairs = order.pairs._replace(products=products, number=number)
+    return dependence.effective_share(pairs, dependence.fit_process(pairs))
+
+
 def begin(order: dependence.ArrivalOrder) -> Arrival:
     """Begin with no instances."""
     n_classes, d = order.residuals.mean.shape

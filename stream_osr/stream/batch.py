@@ -17,7 +17,7 @@ from stream_osr.model.prior import numbers_of
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
-from stream_osr.stream.arrival_order import Arrival, independent_of, predict, test
+from stream_osr.stream.arrival_order import Arrival, predict, test
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
@@ -131,7 +131,7 @@ def _go_through(
     if stream.frame is None:
         return after, events
     seen = after.state.seen
-    frame, judge_again = follow_frame(trained, stream.frame, posterior, seen, independent_of(after.arrival))
+    frame, judge_again = follow_frame(trained, stream.frame, posterior, seen, after.arrival)
     if judge_again:
         after, events, _ = _judge(trained, stream._replace(frame=frame), arrived, parameters)
     frame, moved = report_frame(trained, frame, seen, about(trained, after.state))

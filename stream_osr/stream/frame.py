@@ -38,6 +38,7 @@ from stream_osr.model.shared_offset import (
     stay,
 )
 from stream_osr.model.yeo_johnson import unbend
+from stream_osr.stream.arrival_order import Arrival, independent_locations
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.references import References, once
@@ -161,7 +162,7 @@ def features_at_training(trained: TrainedModel, frame: Frame | None, bent: np.nd
 
 
 def follow_frame(
-    trained: TrainedModel, frame: Frame, posterior: BatchPosterior, seen: int, independent: float
+    trained: TrainedModel, frame: Frame, posterior: BatchPosterior, seen: int, arrival: Arrival | None
 ) -> tuple[Frame, bool]:
     """Add a batch, and fit the offset if many instances are unusual or the frame has moved.
 
@@ -175,8 +176,8 @@ def follow_frame(
         The batch.
     seen
         Position after the batch.
-    independent
-        Number of independent instances with the information of one stream instance.
+    arrival
+        Order of arrival in the stream.
 
     Returns
     -------
@@ -186,7 +187,7 @@ def follow_frame(
     frame = frame._replace(
         rows=np.concatenate([frame.rows, came])[-WINDOW:],
         thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],
-        unusual=_unusual(trained, frame, posterior, independent),
+        unusual=_unusual(trained, frame, posterior, arrival),
         untested=frame.untested + len(came),
     )
     share = float(frame.unusual.mean())
@@ -194,6 +195,7 @@ def follow_frame(
     if frame.untested < frame.wait and not more:
         return frame, False
     places, frame = _places(trained), frame._replace(untested=0)
+    independent = independent_locations(arrival, trained.order)
     if share > SUSPICIOUS:
         stays = stay(places, frame.rows[-LATEST:], frame.place)
         for rows, step in () if stays else _windows(frame, independent):
@@ -245,10 +247,10 @@ def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
     return windows
 
 
-def _unusual(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, independent: float) -> np.ndarray:
+def _unusual(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, arrival: Arrival | None) -> np.ndarray:
     """Whether each of the latest instances is unusual. In a dependent stream the ranks follow the classes."""
     unusual = posterior.rank[-LATEST:] < UNUSUAL
-    if independent < 1.0:
+    if arrival is not None and arrival.process is not None:
         unusual = unusual | ~is_typical(_places(trained), numbers_of(posterior.rows[-LATEST:], trained.known.prior))
     return np.concatenate([frame.unusual, unusual])[-LATEST:]
 
@@ -284,14 +286,14 @@ class Explanations:
         The model, and the frame with which a batch was judged.
     posterior
         The batch. A move that begins in it is fitted to its unusual instances, and then to all since its beginning.
-    independent
-        Number of independent instances with the information of one stream instance.
+    arrival
+        Order of arrival in the stream.
     """
 
     def __init__(
-        self, trained: TrainedModel, frame: Frame | None, posterior: BatchPosterior, independent: float
+        self, trained: TrainedModel, frame: Frame | None, posterior: BatchPosterior, arrival: Arrival | None
     ) -> None:
-        self._trained, self._frame, self._posterior, self._independent = trained, frame, posterior, independent
+        self._trained, self._frame, self._posterior, self._arrival = trained, frame, posterior, arrival
 
     @cached_property
     def _moves(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -300,15 +302,16 @@ class Explanations:
         if frame is None or frame.verdict == REJECTED:
             return []
         moves = [(frame.before, frame.place), (frame.place, frame.before)] if frame.since >= 0 else []
-        unusual = _unusual(trained, frame, posterior, self._independent)[-len(posterior.rows) :]
+        unusual = _unusual(trained, frame, posterior, self._arrival)[-len(posterior.rows) :]
         if unusual.mean() > SUSPICIOUS:
             places, here = _places(trained), frame.place * 0.0
             rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
             if stay(places, rows[-FEW:], here):
                 return moves
-            found = find_shared_offset(places, rows[unusual], here, self._independent)
+            independent = independent_locations(self._arrival, trained.order)
+            found = find_shared_offset(places, rows[unusual], here, independent)
             since = _since(places, rows, found.place, here)
-            found = find_shared_offset(places, rows[since:], here, self._independent)
+            found = find_shared_offset(places, rows[since:], here, independent)
             moves += [(here, found.place)] if found.has_moved else []
         return moves
 

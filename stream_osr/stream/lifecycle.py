@@ -105,9 +105,8 @@ def follow(
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
     announces &= frame is None or not frame.has_moved
     bounds = parameters.max_subclasses, parameters.max_dormant
-    independent = independent_of(arrival)
-    explanations = Explanations(trained, frame, posterior, independent)
-    student_terms = LifecycleTerms(*bounds, trained.noise, share, announces, explanations, independent)
+    explanations = Explanations(trained, frame, posterior, arrival)
+    student_terms = LifecycleTerms(*bounds, trained.noise, share, announces, explanations, independent_of(arrival))
     recent, came, updates = stream.recent, recent_instances.arrivals(batch), list[LifecycleUpdate]()
     for number, (chain, one) in enumerate(zip(stream.chains, posterior.seated, strict=True)):
         update = _follow(chain, number, one, recent, came, student_terms)
