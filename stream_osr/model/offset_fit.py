@@ -26,6 +26,8 @@ LEAST_FACTOR = 0.1
 """Least gain. At zero all instances would have one value."""
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
+MOST_FEATURES = 64
+"""Most features that are fitted one by one."""
 NEGLIGIBLE = 1e-9
 """Responsibility below which an instance does not count for a class."""
 HEATS = (2.0, 1.0)
@@ -83,17 +85,35 @@ def fit_place(
     -------
     The place, shape (2, p), and the information on each free offset and gain, given all others, shape (f,).
     """
-    unit = np.stack([places.deviation, np.ones_like(places.deviation)])[free]
-    at, is_gain = np.concatenate([np.flatnonzero(own) for own in free]), np.repeat([False, True], free.sum(axis=1))
-    size = np.where(is_gain, places.apart[:, at], 1.0)
-    precision = places.precision[:, at[:, None], at] * size[:, :, None] * size[:, None, :]
-    toward = places.factor.transpose(0, 2, 1) @ (places.forward[at] * places.deviation[at, None]).T
-    moving = Moving(at, is_gain, size, toward, precision, *_spread(places, at[is_gain]))
-    moving = Moving(*map(np.ascontiguousarray, moving))
-    fitted, normal = _run(places, window, moving, place[free] / unit, np.array(heats), rounds, by_spread)
+    basis, value = _offsets(places, place, np.flatnonzero(free[0]))
+    at = np.flatnonzero(free[1])
+    is_gain, gains = np.repeat([False, True], [len(basis), len(at)]), places.deviation[at, None] * places.forward[at]
+    direction = np.concatenate([basis @ places.forward, gains])
+    size = np.ones((len(places.factor), len(direction)))
+    size[:, is_gain] = places.apart[:, at]
+    toward = places.factor.transpose(0, 2, 1) @ direction.T
+    precision = toward.transpose(0, 2, 1) @ toward
+    spread = _spread(places, at, precision[:, len(basis) :, len(basis) :])
+    precision = precision * size[:, :, None] * size[:, None, :]
+    moving = Moving(*map(np.ascontiguousarray, (at, direction, is_gain, size, toward, precision, *spread)))
+    value = np.concatenate([value, place[1, at]])
+    fitted, normal = _run(places, window, moving, value, np.array(heats), rounds, by_spread)
     place = np.zeros_like(place)
-    place[free] = fitted * unit
+    place[0], place[1, at] = fitted[~is_gain] @ basis, fitted[is_gain]
     return place, 1.0 / np.diag(np.linalg.inv(normal))
+
+
+def _offsets(places: Places, place: Array, at: Array) -> tuple[Array, Array]:
+    """Offset of all features by a unit of each parameter, shape (f, p), and the values at a place, shape (f,).
+
+    A parameter is the offset of a feature in deviations. If more than ``MOST_FEATURES`` may move, it is a whitened
+    coordinate: wide tables have fewer of them, and the cost grows with the cube of the parameters.
+    """
+    if len(at) > MOST_FEATURES:
+        return places.backward, place[0] @ places.forward
+    basis = np.zeros((len(at), len(places.deviation)))
+    basis[np.arange(len(at)), at] = places.deviation[at]
+    return basis, place[0, at] / places.deviation[at]
 
 
 class Moving(NamedTuple):
@@ -101,12 +121,16 @@ class Moving(NamedTuple):
 
     Attributes
     ----------
-    at, is_gain
-        Feature of each parameter, and whether it is a gain, shape (f,).
+    at
+        Feature of each gain, shape (g,).
+    direction
+        Whitened offset by a unit of each offset, and by a deviation of each feature with a gain, shape (f, d).
+    is_gain
+        Whether each parameter is a gain, shape (f,).
     size
         Effect of a unit of each parameter on the mean of each Gaussian, in deviations of the feature, shape (K, f).
     toward
-        Whitened coordinates of a deviation of each feature, shape (K, d, f).
+        Directions in the whitened coordinates of each Gaussian, shape (K, d, f).
     precision
         Information of an instance of each Gaussian on the parameters, shape (K, f, f).
     back, by_spread
@@ -115,6 +139,7 @@ class Moving(NamedTuple):
     """
 
     at: Array
+    direction: Array
     is_gain: Array
     size: Array
     toward: Array
@@ -123,10 +148,12 @@ class Moving(NamedTuple):
     by_spread: Array
 
 
-def _spread(places: Places, at: Array) -> tuple[Array, Array]:
+def _spread(places: Places, at: Array, precision: Array) -> tuple[Array, Array]:
+    if not len(at):
+        return np.zeros((*places.factor.shape[:2], 0)), precision
     back = np.linalg.inv(places.factor) @ (places.backward[:, at] / places.deviation[at])
     covariance = back.transpose(0, 2, 1) @ back
-    return back, np.eye(len(at)) + places.precision[:, at[:, None], at] * covariance
+    return back, np.eye(len(at)) + precision * covariance
 
 
 @kernel
@@ -149,12 +176,12 @@ def _run(
         for _ in range(rounds):
             volume, shift = 0.5 * d * np.log(heat), np.zeros(d)
             for j in range(f - gains):
-                shift += value[j] * places.deviation[moving.at[j]] * places.forward[moving.at[j]]
+                shift += value[j] * moving.direction[j]
             if gains:
                 stretch = np.eye(d)
-                for j in range(f - gains, f):
+                for j in range(gains):
                     for a in range(d):
-                        own = value[j] * places.backward[a, moving.at[j]]
+                        own = value[f - gains + j] * places.backward[a, moving.at[j]]
                         for b in range(d):
                             stretch[a, b] += own * places.forward[moving.at[j], b]
                 volume += np.linalg.slogdet(stretch)[1]

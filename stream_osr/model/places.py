@@ -48,8 +48,6 @@ class Places(NamedTuple):
         Mean of each Gaussian, shape (K, d).
     apart
         The same as features, in deviations from the training mean, shape (K, p).
-    precision
-        Precision of each Gaussian for a deviation of each feature, shape (K, p, p).
     yeo_johnson, center
         Transformation of the raw features, and their means after it, shape (p,).
     raw_ends
@@ -70,7 +68,6 @@ class Places(NamedTuple):
     deviation: Array
     mean: Array
     apart: Array
-    precision: Array
     yeo_johnson: YeoJohnson
     center: Array
     raw_ends: Array
@@ -101,7 +98,6 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     deviation = np.sqrt((whitening.backward * (total @ whitening.backward)).sum(axis=0))
     log_det = np.log(np.einsum("kaa->ka", factor)).sum(axis=1)
     is_number = whitening.forward.any(axis=1)
-    half = np.where(is_number, deviation, 0.0)[:, None] * whitening.forward @ factor
     places = Places(
         np.einsum("ka,kab->kb", mean, factor),
         factor,
@@ -114,7 +110,6 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         np.where(is_number, deviation, np.inf),
         mean,
         mean @ whitening.backward / np.where(is_number, deviation, np.inf),
-        half @ half.transpose(0, 2, 1),
         whitening.yeo_johnson,
         whitening.center,
         unbend(

@@ -20,6 +20,7 @@ from stream_osr.model.jit import Array
 from stream_osr.model.offset_fit import (
     HEATS,
     LEAST_FACTOR,
+    MOST_FEATURES,
     NEGLIGIBLE,
     ROUNDS,
     Window,
@@ -59,6 +60,8 @@ share if only one class shows the offset.
 If four classes move each its own way, an offset and gains still explain up to 0.617 of 64 instances
 (``tests/test_trust.py``).
 """
+NEAR = 0.25
+"""Least typical share at an offset for a fit with gains, or of more instances."""
 CORE = 0.25
 """Share of the instances nearer to a class than half of the references from which the classes are at their place."""
 COMMON = 0.75
@@ -102,6 +105,8 @@ class SharedOffset(NamedTuple):
         Share of the squared shifts of the classes that the offset explains. If each moves its own way, it is small.
     size
         Number of independent instances with the information of the window.
+    parameters
+        Number of fitted parameters.
     one_factor
         Whether the place is that of all raw features times one factor. A new class has no reason to lie there, so
         that a single class at it counts.
@@ -116,7 +121,13 @@ class SharedOffset(NamedTuple):
     classes: int
     common: float
     size: float
+    parameters: int
     one_factor: bool = False
+
+    @property
+    def is_near(self) -> bool:
+        """Whether another fit may show that the known classes have moved."""
+        return self.after >= NEAR
 
     @property
     def has_moved(self) -> bool:
@@ -169,14 +180,15 @@ def find_shared_offset(
     offsets, found = np.stack([free, np.zeros_like(free)]), list[SharedOffset]()
     for begin in (now,) if track else (np.zeros_like(now), _candidate(places, begun, free)):
         place, _ = fit_place(places, begun, begin, offsets, HEATS)
+        if not track and _typical_share(places, at_place(places, begun.rows, place, begun.residual)[0]) < NEAR:
+            continue
         for _ in range(2):  # those that few rows show, and of these the ones that all rows show
             large = offsets & (np.abs(place) > least * places.deviation)
             place, _ = fit_place(places, fitted, np.where(large, place, 0.0), large, HEATS[-1:])
         found.append(_describe(places, window, place, now, independent))
+    found.append(_describe(places, window, _scaled(places, begun), now, independent, one_factor=True))
     best = max(found, key=_order)
-    scaled = _describe(places, window, _scaled(places, begun), now, independent, one_factor=True)
-    best = max(best, scaled, key=_order)
-    if best.after < 0.4 * LEAST_THERE:  # not even near
+    if not best.is_near or len(free) > MOST_FEATURES:  # or too many gains
         return best
     both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(rows, independent)
     for rounds in (1, ROUNDS):
@@ -191,10 +203,14 @@ def find_shared_offset(
     return max(best, _describe(places, window, place, now, independent), key=_order)
 
 
+def _typical_share(places: Places, distance: Array) -> float:
+    """Share of the instances that are typical of a class, from their squared distances, shape (n, K)."""
+    return float((distance.min(axis=1) < places.cut).mean())
+
+
 def _order(found: SharedOffset) -> float:
     """Log likelihood less the cost of the parameters (Schwarz 1978)."""
-    parameters = 1 if found.one_factor else np.count_nonzero(found.place)
-    return found.gain * found.size - 0.5 * parameters * float(np.log(max(found.size, 1.0)))
+    return found.gain * found.size - 0.5 * found.parameters * float(np.log(max(found.size, 1.0)))
 
 
 def is_narrow(rows: Array, independent: float) -> bool:
@@ -287,19 +303,20 @@ def _describe(
     beyond_chance = (own**2).sum(axis=1) - own.shape[1] / np.maximum(independent * count, NEGLIGIBLE)
     alone = count @ np.maximum(beyond_chance, 0.0) / max(count @ way, NEGLIGIBLE)
     of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
-    surely, least = (of_class > CERTAIN).sum(axis=0), max(LEAST_CLASS * len(window.rows), 1.0 / independent)
+    surely, least = np.sort((of_class > CERTAIN).sum(axis=0)), max(LEAST_CLASS * len(window.rows), 1.0 / independent)
     gain = log_likelihood(there, window.log_outlier) - log_likelihood(stay, window.log_outlier)
     gain = np.clip(gain, -MOST_GAIN, MOST_GAIN)
     return SharedOffset(
         place,
         now,
-        float((before.min(axis=1) < places.cut).mean()),
-        float((distance.min(axis=1) < places.cut).mean()),
+        _typical_share(places, before),
+        _typical_share(places, distance),
         float(gain.mean()),
         float(stays / (here + stays)) if evidence > SURE else 0.0,
-        max(int((surely > least).sum()), int(one_factor and (share.sum(axis=1) > CERTAIN).sum() > least)),
+        max(int((surely.cumsum() > least).sum()), int(one_factor and (share.sum(axis=1) > CERTAIN).sum() > least)),
         float(1.0 - alone),
         independent * len(window.rows),
+        1 if one_factor else min(np.count_nonzero(place[0]), len(places.outlier)) + np.count_nonzero(place[1]),
         one_factor,
     )
 

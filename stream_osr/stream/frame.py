@@ -223,7 +223,7 @@ def follow_frame(
             apart = min(1.0, step * independent)
             found = find_shared_offset(places, rows, frame.place, apart, track=True)
             gain = apart * log_ratio(places, rows, found.place, frame.place).sum()
-            if gain <= MOVED_ON + 0.5 * np.count_nonzero(found.place):
+            if gain <= MOVED_ON + 0.5 * found.parameters:
                 return frame._replace(wait=LATEST), False
         elif contradict(places, rows[-LATEST:], frame.place, independent):
             found = _followed(places, rows, frame.place, independent)
@@ -268,7 +268,7 @@ def _followed(places: Places, rows: np.ndarray, now: np.ndarray, independent: fl
         return whole
     latest = find_shared_offset(places, rows[-LATEST:], now, independent, track=True)
     gain = independent * log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
-    return latest if gain > MOVED_ON + 0.5 * np.count_nonzero(latest.place) else whole
+    return latest if gain > MOVED_ON + 0.5 * latest.parameters else whole
 
 
 def _alike(places: Places, place: np.ndarray, other: np.ndarray) -> bool:
@@ -303,13 +303,15 @@ class Explanations:
             return []
         moves = [(frame.before, frame.place), (frame.place, frame.before)] if frame.since >= 0 else []
         unusual = _unusual(trained, frame, posterior, self._arrival)[-len(posterior.rows) :]
-        if unusual.mean() > SUSPICIOUS:
+        if unusual.mean() > 1.0 - frame.typical + SUSPICIOUS:  # more than at the last fit
             places, here = _places(trained), frame.place * 0.0
             rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
             if stay(places, rows[-FEW:], here):
                 return moves
             independent = independent_locations(self._arrival, trained.order)
             found = find_shared_offset(places, rows[unusual], here, independent)
+            if not found.is_near:
+                return moves
             since = _since(places, rows, found.place, here)
             found = find_shared_offset(places, rows[since:], here, independent)
             moves += [(here, found.place)] if found.has_moved else []
