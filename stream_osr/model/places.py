@@ -21,6 +21,7 @@ NO_CLASS = 0.1
 """Prior weight of the broad Gaussian for instances of no known class."""
 OUTLIER_SPREAD = 4.0
 """Variance of the broad Gaussian, in variances of the training instances."""
+NEGLIGIBLE = 1e-9
 TYPICAL = 0.98
 """Share of the reference instances that are typical of a known class."""
 
@@ -122,8 +123,27 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         name: np.array(own, order="C") for name, own in places._asdict().items() if isinstance(own, np.ndarray)
     }
     places = places._replace(**arrays, yeo_johnson=YeoJohnson(*map(np.array, whitening.yeo_johnson)))
-    distance = nearest(places, numbers_of(references, known.prior))
+    degrees = np.maximum(known.prior.nu + known.dishes.size - known.prior.n_features - 1.0, 1.0)[kept]
+    weight = known.dishes.size.sum() / known.seated.sum()
+    distance = _left_out(
+        places, numbers_of(references, known.prior), degrees, known.prior.beta + known.dishes.size[kept], weight
+    )
     return places._replace(cut=float(np.quantile(distance, TYPICAL)), middle=float(np.median(distance)))
+
+
+def _left_out(places: Places, rows: Array, degrees: Array, count: Array, weight: float) -> Array:
+    """Squared distances of training rows, shape (n, d), to the nearest Gaussian without the row itself, shape (n,).
+
+    The own Gaussian is the nearest one. A row with the weight w is taken from its posterior mean covariance, that of
+    ``degrees`` degrees of freedom, and from its mean, that of ``count`` instances (Sherman and Morrison 1950).
+    """
+    distance = distances(places, in_each(places, rows), np.zeros(rows.shape[1]))
+    own, at = distance.argmin(axis=1), np.arange(len(rows))
+    moved_away = count[own] / np.maximum(count[own] - weight, NEGLIGIBLE)
+    share = distance[at, own] / degrees[own]
+    left = np.maximum(1.0 - weight * moved_away * share, NEGLIGIBLE)
+    distance[at, own] = np.maximum(degrees[own] - weight, NEGLIGIBLE) * moved_away**2 * share / left
+    return np.asarray(distance.min(axis=1))
 
 
 def stretch(maps: Whitening | Places, place: Array) -> Array:

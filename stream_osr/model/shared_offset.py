@@ -70,7 +70,7 @@ MOST_GAIN = 10.0
 """Most gain of an instance. A new class that is far from all others would decide alone without a bound."""
 STAYED = 0.03
 """Largest share of the instances at the place before, among those of a known class at either place."""
-CERTAIN, LEAST_CLASS = 0.9, 0.1
+CERTAIN, LEAST_CLASS = 0.9, 0.05
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
 instances for a class to count. They must be one independent instance or more. At least two classes must be there,
 because a single one may be a new class."""

@@ -249,7 +249,7 @@ def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
 
 def _unusual(trained: TrainedModel, frame: Frame, posterior: BatchPosterior, arrival: Arrival | None) -> np.ndarray:
     """Whether each of the latest instances is unusual. In a dependent stream the ranks follow the classes."""
-    unusual = posterior.rank[-LATEST:] < UNUSUAL
+    unusual = ((posterior.rank < UNUSUAL) | posterior.is_unknown)[-LATEST:]
     if arrival is not None and arrival.process is not None:
         unusual = unusual | ~is_typical(_places(trained), numbers_of(posterior.rows[-LATEST:], trained.known.prior))
     return np.concatenate([frame.unusual, unusual])[-LATEST:]
