@@ -68,7 +68,7 @@ COMMON = 0.75
 """Least share of the squared shifts of the classes that the offset explains."""
 MOST_GAIN = 10.0
 """Most gain of an instance. A new class that is far from all others would decide alone without a bound."""
-STAYED = 0.03
+STAYED = 0.06
 """Largest share of the instances at the place before, among those of a known class at either place."""
 CERTAIN, LEAST_CLASS = 0.9, 0.05
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
