@@ -72,8 +72,11 @@ STAYED = 0.06
 """Largest share of the instances at the place before, among those of a known class at either place."""
 CERTAIN, LEAST_CLASS = 0.9, 0.05
 """Responsibility at the offset above which an instance surely belongs to a class, and the least share of such
-instances for a class to count. They must be one independent instance or more. At least two classes must be there,
-because a single one may be a new class."""
+instances that one class and all smaller ones have together.
+
+At least two classes must be there, because a single one may be a new class. Each has more than one independent
+instance. Of 26 letters none has a tenth of the stream, so that the shares of classes count together.
+"""
 SURE = 3.0
 """Size from which a feature has a gain, in standard errors. One in 370 features without a gain has one by chance."""
 SHARE_ROUNDS = 200
@@ -100,7 +103,7 @@ class SharedOffset(NamedTuple):
         Share of the instances at the place before, among those of a known class at either place.
     classes
         Number of classes at the offset that have left the place before by a standard deviation of their own. With an
-        offset and a gain, one class may stay while another moves.
+        offset and a gain, one class may stay while another moves. The smallest classes count as one.
     common
         Share of the squared shifts of the classes that the offset explains. If each moves its own way, it is small.
     size
@@ -303,7 +306,9 @@ def _describe(
     beyond_chance = (own**2).sum(axis=1) - own.shape[1] / np.maximum(independent * count, NEGLIGIBLE)
     alone = count @ np.maximum(beyond_chance, 0.0) / max(count @ way, NEGLIGIBLE)
     of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
-    surely, least = np.sort((of_class > CERTAIN).sum(axis=0)), max(LEAST_CLASS * len(window.rows), 1.0 / independent)
+    surely, least = (of_class > CERTAIN).sum(axis=0), LEAST_CLASS * len(window.rows)
+    there_surely = np.sort(surely[surely * independent > 1.0]).cumsum()  # classes together, the largest one last
+    one_is_there = one_factor and (share.sum(axis=1) > CERTAIN).sum() * independent > 1.0
     gain = log_likelihood(there, window.log_outlier) - log_likelihood(stay, window.log_outlier)
     gain = np.clip(gain, -MOST_GAIN, MOST_GAIN)
     return SharedOffset(
@@ -313,7 +318,7 @@ def _describe(
         _typical_share(places, distance),
         float(gain.mean()),
         float(stays / (here + stays)) if evidence > SURE else 0.0,
-        max(int((surely.cumsum() > least).sum()), int(one_factor and (share.sum(axis=1) > CERTAIN).sum() > least)),
+        max(int((there_surely > least).sum()), int(one_is_there)),
         float(1.0 - alone),
         independent * len(window.rows),
         1 if one_factor else min(np.count_nonzero(place[0]), len(places.outlier)) + np.count_nonzero(place[1]),

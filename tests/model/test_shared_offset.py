@@ -58,7 +58,7 @@ def test_an_offset_in_one_column_is_found_and_followed_to_its_size(column: int) 
         assert one.has_moved
         named = features_that_moved(trained().places, one.place).tolist()
         assert named == [column] if n == 256 else column in named
-        assert one.before < 0.6 < 0.9 < one.after
+        assert one.before < 0.7 < 0.9 < one.after
         assert one.classes == 4
     assert one.place[0][column] / deviation[column] == pytest.approx(3.0, abs=0.2)
     followed = found(X, now=one.place, track=True)
