@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model.places import Places, is_typical, log_ratio, moved, places_of_classes, unmoved
+from stream_osr.model import offset_fit
+from stream_osr.model.offset_fit import HEATS, fit_place, window_of
+from stream_osr.model.places import Places, _left_out, is_typical, log_ratio, moved, places_of_classes, unmoved
 from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
 from stream_osr.model.whitening import Whitening, whiten
 
@@ -188,6 +190,68 @@ def test_classes_that_stay_refute_a_move_of_the_others() -> None:
     one = found(X)
     assert one.stayed > 0.1
     assert not one.has_moved
+
+
+def test_many_small_classes_show_a_common_offset_together() -> None:
+    """Of 26 classes none has a twentieth of the stream."""
+    rng = np.random.default_rng(0)
+    centres = 2.0 * rng.normal(size=(26, D))
+
+    def some(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = rng.integers(26, size=n)
+        return centres[y] + rng.normal(size=(n, D)), y
+
+    X, y = some(1500)
+    model = OpenSetRecognizer(chains=1, seed=1)
+    model.learn_many(X, y.tolist())
+    model.freeze()
+    known, whitening, references = model.trained.known, model.trained.whitening, model.trained.references
+    places = places_of_classes(known, whitening, references.rows)
+    X, _ = some(256)
+    assert not find_shared_offset(places, whiten(whitening, X), np.zeros((2, D))).has_moved
+    X[:, 5] += 3.0 * places.deviation[5]
+    one = find_shared_offset(places, whiten(whitening, X), np.zeros((2, D)))
+    assert one.has_moved
+    assert features_that_moved(places, one.place).tolist() == [5]
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+def test_the_distance_of_a_reference_is_that_without_it(kept: float) -> None:
+    """Each row is taken from the statistics of a Gaussian in turn. Tempered rows count less."""
+    rng, n, d, beta, nu = np.random.default_rng(0), 30, 4, 0.5, 7.0
+    rows = rng.normal(size=(n, d)) * [1.0, 2.0, 0.5, 1.0]
+
+    def posterior(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        count = beta + weight.sum()
+        mean = weight @ rows / count
+        scatter = 3.0 * np.eye(d) + (weight * rows.T) @ rows - count * np.outer(mean, mean)
+        return mean, scatter / (nu + weight.sum() - d - 1.0)
+
+    weight = np.full(n, kept)
+    mean, covariance = posterior(weight)
+    factor = np.linalg.cholesky(np.linalg.inv(covariance))[None]
+    one = trained().places._replace(factor=factor, whitened=mean @ factor)
+    degrees, count = np.array([nu + weight.sum() - d - 1.0]), np.array([beta + weight.sum()])
+    distance = _left_out(one, rows, degrees, count, kept)
+    for i in range(n):
+        rest = weight.copy()
+        rest[i] = 0.0
+        own, spread = posterior(rest)
+        assert distance[i] == pytest.approx((rows[i] - own) @ np.linalg.solve(spread, rows[i] - own))
+
+
+def test_a_wide_table_is_fitted_in_whitened_coordinates() -> None:
+    """The offset is the same whether the features or the whitened coordinates are the parameters."""
+    places, whitening, deviation = trained()
+    X, _ = drawn(256, 8)
+    X += 0.7 * deviation
+    rows, nowhere = whiten(whitening, X), np.zeros((2, D))
+    window, free = window_of(places, rows, nowhere), np.stack([np.ones(D, bool), np.zeros(D, bool)])
+    own = fit_place(places, window, nowhere, free, HEATS)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_fit, "MOST_FEATURES", D - 1)
+        other = fit_place(places, window, nowhere, free, HEATS)[0]
+    np.testing.assert_allclose(other[0] / deviation, own[0] / deviation, atol=0.02)
 
 
 def test_a_few_dependent_instances_are_no_evidence_of_a_class() -> None:
