@@ -62,7 +62,7 @@ If four classes move each its own way, an offset and gains still explain up to 0
 """
 NEAR = 0.25
 """Least typical share at an offset for a fit with gains, or of more instances."""
-CORE = 0.25
+CORE = 0.35
 """Share of the instances nearer to a class than half of the references from which the classes are at their place."""
 COMMON = 0.75
 """Least share of the squared shifts of the classes that the offset explains."""
