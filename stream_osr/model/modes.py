@@ -205,8 +205,10 @@ def _cells_of(rows: Array, k: int, rng: np.random.Generator, rough: bool) -> Arr
     if k < 2:
         return np.zeros(len(rows), np.int64)
     some = rows if len(rows) <= MOST_ROWS else rng.choice(rows, MOST_ROWS, replace=False)
-    rounds, start = (ROUGH_ROUNDS, "points") if rough else (ROUNDS, "++")
-    centre, cell = kmeans2(some, k, iter=rounds, minit=start, rng=rng)
+    if rough:
+        centre, cell = kmeans2(some, k, iter=ROUGH_ROUNDS, minit="points", rng=rng)
+    else:
+        centre, cell = kmeans2(some, k, iter=ROUNDS, minit="++", rng=rng)
     if len(some) < len(rows):
         cell = vq(rows, centre)[0]
     return np.asarray(np.unique(cell, return_inverse=True)[1])

@@ -321,7 +321,9 @@ def _describe(
         max(int((there_surely > least).sum()), int(one_is_there)),
         float(1.0 - alone),
         independent * len(window.rows),
-        1 if one_factor else min(np.count_nonzero(place[0]), len(places.outlier)) + np.count_nonzero(place[1]),
+        1
+        if one_factor
+        else min(int(np.count_nonzero(place[0])), len(places.outlier)) + int(np.count_nonzero(place[1])),
         one_factor,
     )
 
