@@ -75,8 +75,8 @@ CERTAIN, LEAST_CLASS = 0.9, 0.1
 instances that one class and all smaller ones have together.
 
 At least two classes must be there, because a single one may be a new class. Each has more than one independent
-instance. Of 26 letters none has a tenth of the stream, so that the shares of classes count together. With a twentieth,
-a new class with 0.9 of the stream is a move (new/90, seed 0).
+instance. Of 26 letters none has a tenth of the stream, so that the shares of classes count together. With a
+twentieth, a new class with 0.9 of the stream is a move (new/90, seed 0).
 """
 SURE = 3.0
 """Size from which a feature has a gain, in standard errors. One in 370 features without a gain has one by chance."""
