@@ -32,8 +32,8 @@ LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.4, 12.0, 50, 3
 """Thresholds at which the known classes dissolve.
 
 A class dissolves if more than the first share of the typical instances is labelled unknown. It needs at least the
-second number of typical instances and the third number of references: with 14 of them, typical is no clear notion,
-and LIBRAS loses 0.17 of micro-F. Dissolving of at least the last number of classes, and of most classes, means that
+second number of typical instances and the third number of references. With 14 references, LIBRAS loses 0.17 of
+micro-F. Dissolving of at least the last number of classes, and of most classes, means that
 the sampler has abandoned the known classes in bulk. A new class replaces only one.
 """
 GONE = 8.0
