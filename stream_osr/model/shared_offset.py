@@ -62,8 +62,11 @@ If four classes move each its own way, an offset and gains still explain up to 0
 """
 NEAR = 0.25
 """Least typical share at an offset for a fit with gains, or of more instances."""
-CORE = 0.35
-"""Share of the instances nearer to a class than half of the references from which the classes are at their place."""
+CORE = 0.4
+"""Share of the typical instances nearer to a class than half of the references from which classes are at their place.
+
+It is 0.5 if they are there, whatever share of the stream is of new classes.
+"""
 COMMON = 0.75
 """Least share of the squared shifts of the classes that the offset explains."""
 MOST_GAIN = 10.0
@@ -330,8 +333,10 @@ def _describe(
 
 
 def stay(places: Places, rows: Array, place: Array) -> bool:
-    """Whether the classes have not left a place: more than ``CORE`` of the rows, shape (n, d), are near a class."""
-    return bool((nearest(places, unmoved(places, rows, place)) < places.middle).mean() > CORE)
+    """Whether the classes have not left a place: many of the rows, shape (n, d), are typical and at their core."""
+    distance = nearest(places, unmoved(places, rows, place))
+    typical = (distance < places.cut).mean()
+    return bool(typical >= NEAR and (distance < places.middle).mean() >= CORE * typical)
 
 
 def contradict(places: Places, rows: Array, place: Array, independent: float) -> bool:
