@@ -320,7 +320,8 @@ def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
         parts.append(f"At {commits}, {met} of {of} conditions are met.{gained(runs)}")
     same = [case for case in cases if case in before and digests(before, case) == digests(now, case)]
     if before:
-        parts.append(f"Every decision is the same bit for bit as before: {', '.join(same) or 'in no case'}.")
+        listed = "\n".join(f"- {case}" for case in same) or "- none"
+        parts.append(f"In these cases, every decision is the same bit for bit as before:\n\n{listed}")
     return "\n\n".join(parts)
 
 
