@@ -312,7 +312,7 @@ def test_the_command_measures_a_table_and_writes_the_page(ordered, tmp_path, cap
     assert main(["--page", str(text), str(results), str(results)]) == 0
     written = text.read_text()
     assert "| KEYSTROKE/closed/order |" in written
-    assert "bit for bit as before: KEYSTROKE/closed/order, KEYSTROKE/open/order." in written
+    assert "bit for bit as before:\n\n- KEYSTROKE/closed/order\n- KEYSTROKE/open/order\n" in written
     gain = opened["micro_f"] - opened["forest_micro_f"]
     assert f"- open/order: micro-F less that of the forest {gain:+.3f}" in written
     assert written.startswith("above")
