@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_osr.model.jit import Array, kernel, summing_kernel
 from stream_osr.model.places import (
+    NEGLIGIBLE,
     NO_CLASS,
     Places,
     at_place,
@@ -28,8 +29,6 @@ ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
 MOST_FEATURES = 64
 """Most features that are fitted one by one."""
-NEGLIGIBLE = 1e-9
-"""Responsibility below which an instance does not count for a class."""
 HEATS = (2.0, 1.0)
 """Factors of the variances of the classes, one after the other.
 

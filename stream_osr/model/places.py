@@ -22,6 +22,7 @@ NO_CLASS = 0.1
 OUTLIER_SPREAD = 4.0
 """Variance of the broad Gaussian, in variances of the training instances."""
 NEGLIGIBLE = 1e-9
+"""Responsibility below which an instance does not count for a class, and the least divisor."""
 TYPICAL = 0.98
 """Share of the reference instances that are typical of a known class."""
 
@@ -125,13 +126,13 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     places = places._replace(**arrays, yeo_johnson=YeoJohnson(*map(np.array, whitening.yeo_johnson)))
     degrees = np.maximum(known.prior.nu + known.dishes.size - known.prior.n_features - 1.0, 1.0)[kept]
     weight = known.dishes.size.sum() / known.seated.sum()
-    distance = _left_out(
+    distance = left_out(
         places, numbers_of(references, known.prior), degrees, known.prior.beta + known.dishes.size[kept], weight
     )
     return places._replace(cut=float(np.quantile(distance, TYPICAL)), middle=float(np.median(distance)))
 
 
-def _left_out(places: Places, rows: Array, degrees: Array, count: Array, weight: float) -> Array:
+def left_out(places: Places, rows: Array, degrees: Array, count: Array, weight: float) -> Array:
     """Squared distances of training rows, shape (n, d), to the nearest Gaussian without the row itself, shape (n,).
 
     The own Gaussian is the nearest one. A row with the weight w is taken from its posterior mean covariance, that of

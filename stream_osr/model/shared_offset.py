@@ -21,7 +21,6 @@ from stream_osr.model.offset_fit import (
     HEATS,
     LEAST_FACTOR,
     MOST_FEATURES,
-    NEGLIGIBLE,
     ROUNDS,
     Window,
     expected,
@@ -31,6 +30,7 @@ from stream_osr.model.offset_fit import (
     window_of,
 )
 from stream_osr.model.places import (
+    NEGLIGIBLE,
     NO_CLASS,
     Places,
     at_place,

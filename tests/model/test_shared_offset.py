@@ -11,7 +11,7 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.model import offset_fit
 from stream_osr.model.offset_fit import HEATS, fit_place, window_of
-from stream_osr.model.places import Places, _left_out, is_typical, log_ratio, moved, places_of_classes, unmoved
+from stream_osr.model.places import Places, is_typical, left_out, log_ratio, moved, places_of_classes, unmoved
 from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
 from stream_osr.model.whitening import Whitening, whiten
 
@@ -232,7 +232,7 @@ def test_the_distance_of_a_reference_is_that_without_it(kept: float) -> None:
     factor = np.linalg.cholesky(np.linalg.inv(covariance))[None]
     one = trained().places._replace(factor=factor, whitened=mean @ factor)
     degrees, count = np.array([nu + weight.sum() - d - 1.0]), np.array([beta + weight.sum()])
-    distance = _left_out(one, rows, degrees, count, kept)
+    distance = left_out(one, rows, degrees, count, kept)
     for i in range(n):
         rest = weight.copy()
         rest[i] = 0.0
