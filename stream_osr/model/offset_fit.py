@@ -12,21 +12,24 @@ import numpy as np
 
 from stream_osr.model.jit import Array, kernel, summing_kernel
 from stream_osr.model.places import (
+    LEAST_FACTOR,
     NEGLIGIBLE,
     NO_CLASS,
     Places,
     at_place,
+    further,
     in_each,
     log_sum,
     log_volume,
     outlier_density,
+    shift_of,
     unmoved,
 )
 
-LEAST_FACTOR = 0.1
-"""Least gain. At zero all instances would have one value."""
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
+PASSES = 3
+"""Most fits of a place. Each takes the power transformations as linear about the place before."""
 MOST_FEATURES = 64
 """Most features that are fitted one by one."""
 HEATS = (2.0, 1.0)
@@ -84,8 +87,8 @@ def fit_place(
     -------
     The place, shape (2, p), and the information on each free offset and gain, given all others, shape (f,).
     """
-    basis, value = _offsets(places, place, np.flatnonzero(free[0]))
     at = np.flatnonzero(free[1])
+    basis, forward = _offsets(places, np.flatnonzero(free[0]))
     is_gain, gains = np.repeat([False, True], [len(basis), len(at)]), places.deviation[at, None] * places.forward[at]
     direction = np.concatenate([basis @ places.forward, gains])
     size = np.ones((len(places.factor), len(direction)))
@@ -95,24 +98,42 @@ def fit_place(
     spread = _spread(places, at, precision[:, len(basis) :, len(basis) :])
     precision = precision * size[:, :, None] * size[:, None, :]
     moving = Moving(*map(np.ascontiguousarray, (at, direction, is_gain, size, toward, precision, *spread)))
-    value = np.concatenate([value, place[1, at]])
-    fitted, normal = _run(places, window, moving, value, np.array(heats), rounds, by_spread)
-    place = np.zeros_like(place)
-    place[0], place[1, at] = fitted[~is_gain] @ basis, fitted[is_gain]
+    bends = free[:, places.yeo_johnson.columns].any()
+    for number in range(PASSES if bends else 1):
+        offset, gain = shift_of(places, place), place[1].copy()
+        value = np.concatenate([np.where(np.isfinite(offset), offset, 0.0) @ forward, gain[at]])
+        begun = _at(places, window, place)
+        step, normal = _run(
+            places, begun, moving, value, np.array(heats if number == 0 else heats[-1:]), rounds, by_spread
+        )
+        gain[:] = 0.0
+        gain[at] = step[is_gain]
+        place = further(places, place, step[~is_gain] @ basis, gain)
+        if np.abs(step).max(initial=0.0) < CONVERGED:
+            break
     return place, 1.0 / np.diag(np.linalg.inv(normal))
 
 
-def _offsets(places: Places, place: Array, at: Array) -> tuple[Array, Array]:
-    """Offset of all features by a unit of each parameter, shape (f, p), and the values at a place, shape (f,).
+def _at(places: Places, window: Window, place: Array) -> Window:
+    """Move a window from a place to the training place."""
+    if not place.any():
+        return window
+    volume, rows = log_volume(places, window.rows, place), unmoved(places, window.rows, place)
+    return Window(rows, in_each(places, rows), window.log_stay + volume, window.log_outlier + volume)
+
+
+def _offsets(places: Places, at: Array) -> tuple[Array, Array]:
+    """Offset of all transformed features by a unit of each parameter, shape (f, p), and the map of deviations to it.
 
     A parameter is the offset of a feature in deviations. If more than ``MOST_FEATURES`` may move, it is a whitened
     coordinate: wide tables have fewer of them, and the cost grows with the cube of the parameters.
     """
+    deviation = np.where(np.isfinite(places.deviation), places.deviation, 0.0)
     if len(at) > MOST_FEATURES:
-        return places.backward, place[0] @ places.forward
-    basis = np.zeros((len(at), len(places.deviation)))
-    basis[np.arange(len(at)), at] = places.deviation[at]
-    return basis, place[0, at] / places.deviation[at]
+        return places.backward, deviation[:, None] * places.forward
+    basis = np.zeros((len(at), len(deviation)))
+    basis[np.arange(len(at)), at] = deviation[at]
+    return basis, np.eye(len(deviation))[:, at]
 
 
 class Moving(NamedTuple):
@@ -159,13 +180,14 @@ def _spread(places: Places, at: Array, precision: Array) -> tuple[Array, Array]:
 def _run(
     places: Places, window: Window, moving: Moving, value: Array, heats: Array, rounds: int, by_spread: bool
 ) -> tuple[Array, Array]:
-    """Run EM from some values of the parameters, shape (f,).
+    """Run EM for the change of the parameters from some values, shape (f,), with a Gaussian prior about zero.
 
     Returns
     -------
-    The values, and their information, shape (f, f).
+    The change, and the information on it, shape (f, f).
     """
     count, n, d = window.residual.shape
+    begun, value = value, np.zeros(len(value))
     f, gains = len(value), moving.back.shape[2]
     sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
     share, weight, pulled, parts = sums
@@ -196,7 +218,7 @@ def _run(
             _sum_expected(given, beside, heat, places.cut if heat == 1.0 else np.inf, sums)
             if heat == 1.0:
                 log_share = log_of_shares(parts / n)
-            normal, pull = np.eye(f), np.zeros(f)
+            normal, pull = np.eye(f), -begun
             for k in range(count):
                 normal += weight[k] * moving.precision[k]
                 pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])
@@ -238,11 +260,10 @@ def expected(places: Places, window: Window, place: Array, log_share: Array) -> 
     """
     n, d = window.rows.shape
     residual = in_each(places, unmoved(places, window.rows, place))
-    constant = places.log_weight - log_volume(places, place)
-    count = len(constant)
+    volume, count = log_volume(places, window.rows, place), len(places.log_weight)
     sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
-    beside = window.log_stay, window.log_outlier, log_share
-    _sum_expected((residual, np.zeros((count, d)), residual, constant), beside, 1.0, places.cut, sums)
+    beside = window.log_stay + volume, window.log_outlier + volume, log_share
+    _sum_expected((residual, np.zeros((count, d)), residual, places.log_weight), beside, 1.0, places.cut, sums)
     return sums[0]
 
 

@@ -1,7 +1,8 @@
 """Places of the known classes in a stream: where training had them, or an offset and a gain of each feature away.
 
-A place is an array of shape (2, p): the offset of each transformed feature (:mod:`stream_osr.model.whitening`) at its
-training mean, and its gain less 1. The training place is zero.
+A place is an array of shape (2, p): the offset of each raw feature at its training mean, in its own unit, and its
+gain less 1. The training place is zero. A move undoes the power transformation of a feature and applies it again, so
+that an offset is the same for all values of a skewed feature.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from stream_osr.model.known import Known
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import numbers_of
 from stream_osr.model.whitening import Whitening
-from stream_osr.model.yeo_johnson import YeoJohnson, unbend
+from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
 
 NO_CLASS = 0.1
 """Prior weight of the broad Gaussian for instances of no known class."""
 OUTLIER_SPREAD = 4.0
 """Variance of the broad Gaussian, in variances of the training instances."""
+LEAST_FACTOR = 0.1
+"""Least gain. At zero all instances would have one value."""
 NEGLIGIBLE = 1e-9
 """Responsibility below which an instance does not count for a class, and the least divisor."""
 TYPICAL = 0.98
@@ -52,8 +55,8 @@ class Places(NamedTuple):
         The same as features, in deviations from the training mean, shape (K, p).
     yeo_johnson, center
         Transformation of the raw features, and their means after it, shape (p,).
-    raw_ends
-        Raw features half a deviation below and above the means, shape (2, p).
+    ends, raw_ends
+        Features half a deviation below and above the means, transformed and raw, shape (2, p).
     cut, middle
         Squared distance to the nearest Gaussian within which an instance is typical, and the median of the
         references.
@@ -72,6 +75,7 @@ class Places(NamedTuple):
     apart: Array
     yeo_johnson: YeoJohnson
     center: Array
+    ends: Array
     raw_ends: Array
     cut: float
     middle: float
@@ -100,6 +104,7 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     deviation = np.sqrt((whitening.backward * (total @ whitening.backward)).sum(axis=0))
     log_det = np.log(np.einsum("kaa->ka", factor)).sum(axis=1)
     is_number = whitening.forward.any(axis=1)
+    ends = whitening.center + np.array([[-0.5], [0.5]]) * np.where(is_number, deviation, 0.0)
     places = Places(
         np.einsum("ka,kab->kb", mean, factor),
         factor,
@@ -114,9 +119,8 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         mean @ whitening.backward / np.where(is_number, deviation, np.inf),
         whitening.yeo_johnson,
         whitening.center,
-        unbend(
-            whitening.yeo_johnson, whitening.center + np.array([[-0.5], [0.5]]) * np.where(is_number, deviation, 0.0)
-        ),
+        ends,
+        unbend(whitening.yeo_johnson, ends),
         np.inf,
         np.inf,
     )
@@ -147,31 +151,84 @@ def left_out(places: Places, rows: Array, degrees: Array, count: Array, weight: 
     return np.asarray(distance.min(axis=1))
 
 
-def stretch(maps: Whitening | Places, place: Array) -> Array:
-    """Linear map of whitened rows by the gains of a place, shape (d, d)."""
-    return np.asarray(np.eye(len(maps.backward)) + (maps.backward * place[1]) @ maps.forward)
+def features_moved(maps: Whitening | Places, bent: Array, place: Array) -> Array:
+    """Move transformed features, NaN = missing, shape (n, p), from the training place to another one."""
+    centre = unbend(maps.yeo_johnson, maps.center[None])
+    raw = centre + (unbend(maps.yeo_johnson, bent) - centre) * (1.0 + place[1]) + place[0]
+    return np.where(place.any(axis=0), bend(maps.yeo_johnson, raw), bent)
+
+
+def features_unmoved(maps: Whitening | Places, bent: Array, place: Array) -> Array:
+    """Move transformed features, NaN = missing, shape (n, p), from a place back to the training place."""
+    centre = unbend(maps.yeo_johnson, maps.center[None])
+    raw = centre + (unbend(maps.yeo_johnson, bent) - centre - place[0]) / (1.0 + place[1])
+    return np.where(place.any(axis=0), bend(maps.yeo_johnson, raw), bent)
+
+
+def is_shift(maps: Whitening | Places, place: Array) -> bool:
+    """Whether a place is the same offset of all whitened rows: no gain, and no feature with a transformation."""
+    return not (place[1].any() or place[0, maps.yeo_johnson.columns].any())
 
 
 def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
     """Move numeric whitened rows, shape (n, d), from the training place to another one."""
-    rows = rows @ stretch(maps, place) if place[1].any() else rows
-    return np.asarray(rows + place[0] @ maps.forward)
+    if is_shift(maps, place):
+        return np.asarray(rows + place[0] @ maps.forward)
+    bent = maps.center + rows @ maps.backward
+    return np.asarray(rows + (features_moved(maps, bent, place) - bent) @ maps.forward)
 
 
 def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
     """Move numeric whitened rows, shape (n, d), from a place back to the training place."""
-    rows = rows - place[0] @ maps.forward
-    return np.asarray(np.linalg.solve(stretch(maps, place).T, rows.T).T) if place[1].any() else rows
+    if is_shift(maps, place):
+        return np.asarray(rows - place[0] @ maps.forward)
+    bent = maps.center + rows @ maps.backward
+    return np.asarray(rows + (features_unmoved(maps, bent, place) - bent) @ maps.forward)
 
 
-def log_volume(places: Places, place: Array) -> float:
-    """Log of the volume at a place for a unit of volume at the training place."""
-    return float(np.linalg.slogdet(stretch(places, place))[1]) if place[1].any() else 0.0
+def log_volume(places: Places, rows: Array, place: Array) -> Array:
+    """Log of the volume at a place, for a unit of volume at the training place, at numeric rows of shape (n, d).
+
+    Features that are functions of each other share their volume.
+    """
+    if is_shift(places, place):
+        return np.zeros(len(rows))
+    bent = places.center + rows @ places.backward
+    raw, back = (
+        slopes(places.yeo_johnson, unbend(places.yeo_johnson, each))
+        for each in (bent, features_unmoved(places, bent, place))
+    )
+    own = (places.forward * places.backward.T).sum(axis=1) * place.any(axis=0)
+    return np.asarray((np.log(raw / back) + np.log1p(place[1])) @ own)
+
+
+def shift_of(places: Places, place: Array) -> Array:
+    """Offset of each transformed feature at the training mean, in standard deviations, shape (p,)."""
+    raw = unbend(places.yeo_johnson, places.center[None]) + place[0]
+    bent = bend(places.yeo_johnson, raw)[0] - places.center
+    return np.asarray(np.where(place[0] != 0.0, bent, 0.0) / places.deviation)
 
 
 def place_in_deviations(places: Places, place: Array) -> Array:
     """Offset of each feature in standard deviations, and its gain less 1, shape (2, p)."""
-    return np.asarray(place / np.stack([places.deviation, np.ones_like(places.deviation)]))
+    return np.stack([shift_of(places, place), place[1]])
+
+
+def further(places: Places, place: Array, offset: Array, gain: Array) -> Array:
+    """Add an offset and a gain of transformed features, shape (p,), to a place, shape (2, p).
+
+    It is exact at the training mean, and with a gain half a deviation to either side.
+    """
+    centre, out = unbend(places.yeo_johnson, places.center[None])[0], place.copy()
+    out[0] += (unbend(places.yeo_johnson, (places.center + offset)[None])[0] - centre) * (1.0 + place[1])
+    at = np.flatnonzero(gain)
+    if len(at):
+        ends = unbend(places.yeo_johnson, places.ends + offset + (places.ends - places.center) * gain)
+        ends = (centre + (ends - centre) * (1.0 + place[1]) + place[0])[:, at]
+        before = places.raw_ends[:, at]
+        out[1, at] = np.maximum(np.ptp(ends, axis=0) / np.ptp(before, axis=0), LEAST_FACTOR) - 1.0
+        out[0, at] = ends.mean(axis=0) - centre[at] - (1.0 + out[1, at]) * (before.mean(axis=0) - centre[at])
+    return out
 
 
 def in_each(places: Places, rows: Array) -> Array:
@@ -196,12 +253,12 @@ def is_typical(places: Places, rows: Array) -> Array:
 
 def at_place(places: Places, rows: Array, place: Array, residual: Array | None = None) -> tuple[Array, Array]:
     """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K)."""
-    if residual is None or place[1].any():
+    if residual is None or not is_shift(places, place):
         residual, move = in_each(places, unmoved(places, rows, place)), np.zeros(rows.shape[1])
     else:
         move = place[0] @ places.forward
     distance = distances(places, residual, move)
-    return distance, places.log_weight - 0.5 * distance - log_volume(places, place)
+    return distance, places.log_weight - 0.5 * distance - log_volume(places, rows, place)[:, None]
 
 
 def log_sum(log_joint: Array) -> Array:
@@ -213,7 +270,7 @@ def log_sum(log_joint: Array) -> Array:
 def outlier_density(places: Places, rows: Array, now: Array) -> Array:
     """Log density of numeric rows under the broad Gaussian at a place, with its weight, shape (n,)."""
     squares = ((unmoved(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
-    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, now))
+    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows, now))
 
 
 def log_likelihood(log_joint: Array, log_outlier: Array) -> Array:

@@ -19,7 +19,6 @@ import numpy as np
 from stream_osr.model.jit import Array
 from stream_osr.model.offset_fit import (
     HEATS,
-    LEAST_FACTOR,
     MOST_FEATURES,
     ROUNDS,
     Window,
@@ -30,6 +29,7 @@ from stream_osr.model.offset_fit import (
     window_of,
 )
 from stream_osr.model.places import (
+    LEAST_FACTOR,
     NEGLIGIBLE,
     NO_CLASS,
     Places,
@@ -40,9 +40,10 @@ from stream_osr.model.places import (
     moved,
     nearest,
     place_in_deviations,
+    shift_of,
     unmoved,
 )
-from stream_osr.model.yeo_johnson import bend, unbend
+from stream_osr.model.yeo_johnson import unbend
 
 SMALL = 0.25
 """Offset below which a feature counts as not moved, in standard deviations of the feature in training.
@@ -190,7 +191,7 @@ def find_shared_offset(
         if not track and _typical_share(places, at_place(places, begun.rows, place, begun.residual)[0]) < NEAR:
             continue
         for _ in range(2):  # those that few rows show, and of these the ones that all rows show
-            large = offsets & (np.abs(place) > least * places.deviation)
+            large = offsets & (np.abs(shift_of(places, place)) > least)
             place, _ = fit_place(places, fitted, np.where(large, place, 0.0), large, HEATS[-1:])
         found.append(_describe(places, window, place, now, independent))
     found.append(_describe(places, window, _scaled(places, begun), now, independent, one_factor=True))
@@ -205,7 +206,7 @@ def find_shared_offset(
         kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
         if not kept.any():
             return best
-    kept[0] = kept[1] | (free & (np.abs(place[0]) > least * places.deviation))
+    kept[0] = kept[1] | (free & (np.abs(shift_of(places, place)) > least))
     place, _ = fit_place(places, fitted, np.where(kept, place, 0.0), kept, HEATS[-1:], by_spread=by_spread)
     return max(best, _describe(places, window, place, now, independent), key=_order)
 
@@ -246,9 +247,13 @@ def _candidate(places: Places, window: Window, free: Array) -> Array:
     distance = (by**2).sum(axis=2)[:, :, None] + (residual**2).sum(axis=2)[:, None] - 2.0 * crossed
     constant = places.log_weight - 0.5 * d * np.log(HEATS[0])
     joint = (constant[:, None, None] - 0.5 * distance / HEATS[0]).transpose(1, 2, 0)
-    best = moves[int(log_likelihood(joint, log_outlier).sum(axis=1).argmax())]
-    begin, unit = np.zeros((2, len(free))), places.deviation[free, None] * places.forward[free]
-    begin[0, free] = places.deviation[free] * np.linalg.lstsq(unit.T, best, rcond=None)[0]
+    best = int(log_likelihood(joint, log_outlier).sum(axis=1).argmax())
+    unit = places.deviation[free, None] * places.forward[free]
+    offset = places.deviation[free] * np.linalg.lstsq(unit.T, moves[best], rcond=None)[0]
+    ends = np.repeat((places.center + places.mean[heavy[best % len(heavy)]] @ places.backward)[None], 2, axis=0)
+    ends[1, free] += offset
+    begin = np.zeros((2, len(free)))
+    begin[0, free] = np.diff(unbend(places.yeo_johnson, ends), axis=0)[0, free]
     return begin
 
 
@@ -260,7 +265,7 @@ def _scaled(places: Places, window: Window) -> Array:
     """
     free = np.isfinite(places.deviation)
     heavy = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS]
-    mean = _raw(places, places.mean[heavy])
+    mean, centre = _raw(places, places.mean[heavy]), _raw(places, np.zeros((1, places.mean.shape[1])))[0]
     rows = _raw(places, _thinned(window.rows, PAIRS // len(heavy)))
     weight = np.where(free, 1.0, 0.0) / np.maximum(np.var(mean, axis=0) + np.var(rows, axis=0), 1e-300)
     factors = (rows @ (weight * mean).T / (weight * mean**2).sum(axis=1)).ravel()
@@ -268,10 +273,7 @@ def _scaled(places: Places, window: Window) -> Array:
     begins, found = np.zeros((2, len(free))), -np.inf
     thinned = [_thinned(each, SCORED) for each in (window.rows, window.log_stay, window.log_outlier)]
     for factor in np.quantile(factors, np.linspace(0.0, 1.0, FACTORS)) if len(factors) else ():
-        place = np.zeros_like(begins)
-        ends = bend(places.yeo_johnson, factor * places.raw_ends) - places.center
-        place[:, free] = ends.mean(axis=0)[free], (np.ptp(ends, axis=0)[free] / places.deviation[free]) - 1.0
-        place[1] = np.maximum(place[1], LEAST_FACTOR - 1.0)
+        place = (max(factor, LEAST_FACTOR) - 1.0) * np.where(free, [centre, np.ones(len(free))], 0.0)
         likelihood = float(log_likelihood(at_place(places, thinned[0], place)[1], thinned[2]).sum())
         if likelihood > found:
             begins, found = place, likelihood

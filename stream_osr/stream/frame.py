@@ -18,11 +18,13 @@ from stream_osr.errors import NothingToJudge
 from stream_osr.kinds import Name
 from stream_osr.model.places import (
     Places,
+    features_unmoved,
     is_typical,
     log_ratio,
     moved,
     place_in_deviations,
     places_of_classes,
+    shift_of,
     unmoved,
 )
 from stream_osr.model.prior import numbers_of
@@ -37,7 +39,6 @@ from stream_osr.model.shared_offset import (
     is_narrow,
     stay,
 )
-from stream_osr.model.yeo_johnson import unbend
 from stream_osr.stream.arrival_order import Arrival, independent_locations
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.trained import TrainedModel
@@ -155,10 +156,7 @@ def features_at_training(trained: TrainedModel, frame: Frame | None, bent: np.nd
     """Move transformed features, NaN = missing, shape (n, p), from the present place to the training place."""
     if frame is None or not frame.place.any():
         return bent
-    offset, gain = frame.place
-    bent = bent - offset
-    centre = trained.whitening.center
-    return np.asarray(np.where(gain != 0.0, centre + (bent - centre) / (1.0 + gain), bent))
+    return features_unmoved(trained.whitening, bent, frame.place)
 
 
 def follow_frame(
@@ -273,7 +271,8 @@ def _followed(places: Places, rows: np.ndarray, now: np.ndarray, independent: fl
 
 def _alike(places: Places, place: np.ndarray, other: np.ndarray) -> bool:
     """Whether the difference of two places is less than half of the first, or negligible."""
-    size, apart = (float(np.linalg.norm(place_in_deviations(places, each))) for each in (place, place - other))
+    own, beside = (place_in_deviations(places, each) for each in (place, other))
+    size, apart = float(np.linalg.norm(own)), float(np.linalg.norm(own - beside))
     return apart <= max(0.5 * size, SMALL)
 
 
@@ -346,13 +345,11 @@ def describe_frame(
     trained: TrainedModel, frame: Frame
 ) -> tuple[tuple[Name, ...], dict[Hashable, float], dict[Hashable, float]]:
     """Columns that moved, the largest shift first, and the offset of each in the caller's units and in deviations."""
-    space, places, offset = trained.whitening, _places(trained), frame.place[0]
+    places = _places(trained)
     at = features_that_moved(places, frame.place)
-    shift = offset[at] / places.deviation[at]
-    raw = unbend(space.yeo_johnson, np.array([space.center + offset, space.center]))
+    shift, own = shift_of(places, frame.place)[at], frame.place[0, at]
     order = np.argsort(-np.abs(shift), kind="stable").tolist()
     names = [trained.names[c] for c in at.tolist()]
-    own = (raw[0] - raw[1])[at]
     columns = tuple(names[k] for k in order)
     return (
         columns,
