@@ -23,6 +23,7 @@ from stream_osr.model.places import (
     log_volume,
     outlier_density,
     shift_of,
+    split,
     unmoved,
 )
 
@@ -46,6 +47,8 @@ class Window(NamedTuple):
     ----------
     rows
         Numeric whitened rows, shape (n, d).
+    category
+        Log probability of the categories in each Gaussian (:func:`stream_osr.model.places.split`), shape (n, K).
     residual
         Residuals from each Gaussian, in its whitened coordinates, shape (K, n, d).
     log_stay
@@ -55,17 +58,18 @@ class Window(NamedTuple):
     """
 
     rows: Array
+    category: Array
     residual: Array
     log_stay: Array
     log_outlier: Array
 
 
 def window_of(places: Places, rows: Array, now: Array) -> Window:
-    """Prepare the rows, shape (n, d), of a stream whose present place is ``now``."""
+    """Prepare the rows, shape (n, C + d), of a stream whose present place is ``now``."""
+    category, rows = split(places, rows)
     residual = in_each(places, rows)
-    return Window(
-        rows, residual, log_sum(at_place(places, rows, now, residual)[1]), outlier_density(places, rows, now)
-    )
+    log_stay = log_sum(at_place(places, rows, now, category, residual)[1])
+    return Window(rows, category, residual, log_stay, outlier_density(places, rows, now))
 
 
 def fit_place(
@@ -119,7 +123,8 @@ def _at(places: Places, window: Window, place: Array) -> Window:
     if not place.any():
         return window
     volume, rows = log_volume(places, window.rows, place), unmoved(places, window.rows, place)
-    return Window(rows, in_each(places, rows), window.log_stay + volume, window.log_outlier + volume)
+    beside = window.log_stay + volume, window.log_outlier + volume
+    return Window(rows, window.category, in_each(places, rows), *beside)
 
 
 def _offsets(places: Places, at: Array) -> tuple[Array, Array]:
@@ -213,7 +218,7 @@ def _run(
                 for k in range(count):
                     move[k] = np.dot(shift, places.factor[k])
             weight[:], pulled[:], parts[:] = 0.0, 0.0, 0.0
-            given = residual, move, window.residual, places.log_weight - volume
+            given = residual, move, window.residual, places.log_weight - volume, window.category
             beside = window.log_stay, window.log_outlier, log_share
             _sum_expected(given, beside, heat, places.cut if heat == 1.0 else np.inf, sums)
             if heat == 1.0:
@@ -263,13 +268,14 @@ def expected(places: Places, window: Window, place: Array, log_share: Array) -> 
     volume, count = log_volume(places, window.rows, place), len(places.log_weight)
     sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
     beside = window.log_stay + volume, window.log_outlier + volume, log_share
-    _sum_expected((residual, np.zeros((count, d)), residual, places.log_weight), beside, 1.0, places.cut, sums)
+    given = residual, np.zeros((count, d)), residual, places.log_weight, window.category
+    _sum_expected(given, beside, 1.0, places.cut, sums)
     return sums[0]
 
 
 @summing_kernel
 def _sum_expected(
-    given: tuple[Array, Array, Array, Array],
+    given: tuple[Array, Array, Array, Array, Array],
     beside: tuple[Array, Array, Array],
     heat: float,
     cut: float,
@@ -280,8 +286,8 @@ def _sum_expected(
     Parameters
     ----------
     given
-        Residuals, shape (K, n, d), moves that are subtracted from them, shape (K, d), the residuals to sum, and a
-        constant for each Gaussian, shape (K,).
+        Residuals, shape (K, n, d), moves that are subtracted from them, shape (K, d), the residuals to sum, a
+        constant for each Gaussian, shape (K,), and the log probabilities of the categories, shape (n, K).
     beside
         Log densities at the place before and in the broad Gaussian, shape (n,), and log shares of the three.
     heat, cut
@@ -290,7 +296,7 @@ def _sum_expected(
         Results: responsibilities, shape (n, K), their sums, shape (K,), sums of the residuals, shape (K, d), and the
         sums of the responsibilities of the three, shape (3,).
     """
-    residual, move, original, constant = given
+    residual, move, original, constant, category = given
     log_stay, log_outlier, log_share = beside
     share, weight, pulled, parts = sums
     count, n, d = residual.shape
@@ -301,7 +307,7 @@ def _sum_expected(
             for a in range(d):
                 distance += (residual[k, i, a] - move[k, a]) ** 2
             nearest = min(nearest, distance)
-            share[i, k] = constant[k] - 0.5 * distance / heat + log_share[0]
+            share[i, k] = constant[k] + category[i, k] - 0.5 * distance / heat + log_share[0]
             peak = max(peak, share[i, k])
         here = 0.0
         for k in range(count):

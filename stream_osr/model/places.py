@@ -1,7 +1,7 @@
 """Places of the known classes in a stream: where training had them, or an offset and a gain of each feature away.
 
 A place is an array of shape (2, p): the offset of each raw feature at its training mean, in its own unit, and its
-gain less 1. The training place is zero. A move undoes the power transformation of a feature and applies it again, so
+gain less 1. The training place is zero. Categories stay as they are: they tell the classes apart, wherever these have moved to. A move undoes the power transformation of a feature and applies it again, so
 that an offset is the same for all values of a skewed feature.
 """
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.model.categories import log_table
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
 from stream_osr.model.nearest import means_and_scales
@@ -24,6 +25,8 @@ OUTLIER_SPREAD = 4.0
 """Variance of the broad Gaussian, in variances of the training instances."""
 LEAST_FACTOR = 0.1
 """Least gain. At zero all instances would have one value."""
+FARTHEST = 1e6
+"""Largest offset, in standard deviations of a raw feature. Beyond it, the logarithm of a feature says nothing."""
 NEGLIGIBLE = 1e-9
 """Responsibility below which an instance does not count for a class, and the least divisor."""
 TYPICAL = 0.98
@@ -39,10 +42,12 @@ class Places(NamedTuple):
         Mean of each Gaussian in its own whitened coordinates, shape (K, d).
     factor
         Factor L of each precision ``L L'``, shape (K, d, d).
-    log_weight
-        Log weight and half the log determinant of the precision, shape (K,).
+    log_share, log_weight
+        Log weight, without and with half the log determinant of the precision, shape (K,).
     group
         Class of each Gaussian, shape (K,).
+    largest, share_of_largest
+        The class with the most training instances, and its share of them.
     outlier, log_outlier
         Factor of the precision of the broad Gaussian, shape (d, d), and half its log determinant.
     forward, backward
@@ -57,6 +62,8 @@ class Places(NamedTuple):
         Transformation of the raw features, and their means after it, shape (p,).
     ends, raw_ends
         Features half a deviation below and above the means, transformed and raw, shape (2, p).
+    log_values, columns
+        Log probability of each value of the categories in each Gaussian, shape (K, V), and the number of categories.
     cut, middle
         Squared distance to the nearest Gaussian within which an instance is typical, and the median of the
         references.
@@ -64,8 +71,11 @@ class Places(NamedTuple):
 
     whitened: Array
     factor: Array
+    log_share: Array
     log_weight: Array
     group: Array
+    largest: int
+    share_of_largest: float
     outlier: Array
     log_outlier: float
     forward: Array
@@ -77,6 +87,8 @@ class Places(NamedTuple):
     center: Array
     ends: Array
     raw_ends: Array
+    log_values: Array
+    columns: int
     cut: float
     middle: float
 
@@ -97,6 +109,7 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     group, share = known.seated.argmax(axis=0), known.seated.sum(axis=0)
     kept = share > 0
     mean, covariance, group, share = mean[kept], covariance[kept], group[kept], share[kept] / share.sum()
+    of_class = np.bincount(group, share)
     factor = np.linalg.cholesky(np.linalg.inv(covariance))
     centre = share @ mean
     total = np.tensordot(share, covariance, axes=1) + (share * (mean - centre).T) @ (mean - centre)
@@ -108,8 +121,11 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
     places = Places(
         np.einsum("ka,kab->kb", mean, factor),
         factor,
+        np.log(share),
         np.log(share) + log_det,
         group,
+        int(of_class.argmax()),
+        float(of_class.max()),
         outlier,
         float(np.log(np.diag(outlier)).sum()),
         whitening.forward,
@@ -121,6 +137,8 @@ def places_of_classes(known: Known, whitening: Whitening, references: Array) -> 
         whitening.center,
         ends,
         unbend(whitening.yeo_johnson, ends),
+        log_table(known.dishes.counts[kept], known.prior),
+        len(known.prior.first),
         np.inf,
         np.inf,
     )
@@ -228,7 +246,13 @@ def further(places: Places, place: Array, offset: Array, gain: Array) -> Array:
         before = places.raw_ends[:, at]
         out[1, at] = np.maximum(np.ptp(ends, axis=0) / np.ptp(before, axis=0), LEAST_FACTOR) - 1.0
         out[0, at] = ends.mean(axis=0) - centre[at] - (1.0 + out[1, at]) * (before.mean(axis=0) - centre[at])
-    return out
+    return bounded(places, out)
+
+
+def bounded(places: Places, place: Array) -> Array:
+    """Bound the offsets of a place, shape (2, p)."""
+    most = FARTHEST * np.ptp(places.raw_ends, axis=0)
+    return np.stack([np.clip(place[0], -most, most), place[1]])
 
 
 def in_each(places: Places, rows: Array) -> Array:
@@ -251,14 +275,34 @@ def is_typical(places: Places, rows: Array) -> Array:
     return nearest(places, rows) < places.cut
 
 
-def at_place(places: Places, rows: Array, place: Array, residual: Array | None = None) -> tuple[Array, Array]:
-    """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K)."""
+def split(places: Places, rows: Array) -> tuple[Array, Array]:
+    """Split whitened rows, shape (n, C + d), into log probabilities of their categories and their numbers.
+
+    Returns
+    -------
+    The log probabilities in each Gaussian, less that in all of them together, shape (n, K), and shape (n, d).
+    """
+    numbers = np.ascontiguousarray(rows[:, places.columns :])
+    if not places.columns:
+        return np.zeros((len(rows), len(places.group))), numbers
+    log_joint = places.log_values[:, rows[:, : places.columns].astype(np.int64)].sum(axis=2).T
+    return np.ascontiguousarray(log_joint - log_sum(log_joint + places.log_share)[:, None]), numbers
+
+
+def at_place(
+    places: Places, rows: Array, place: Array, category: Array | float = 0.0, residual: Array | None = None
+) -> tuple[Array, Array]:
+    """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K).
+
+    ``category`` are the log probabilities of the categories (:func:`split`).
+    """
     if residual is None or not is_shift(places, place):
         residual, move = in_each(places, unmoved(places, rows, place)), np.zeros(rows.shape[1])
     else:
         move = place[0] @ places.forward
     distance = distances(places, residual, move)
-    return distance, places.log_weight - 0.5 * distance - log_volume(places, rows, place)[:, None]
+    log_joint = places.log_weight + category - 0.5 * distance - log_volume(places, rows, place)[:, None]
+    return distance, np.asarray(log_joint)
 
 
 def log_sum(log_joint: Array) -> Array:
@@ -280,7 +324,8 @@ def log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
 
 
 def log_ratio(places: Places, rows: Array, now: Array, before: Array) -> Array:
-    """Return the log likelihood of each numeric row at the place ``now``, less that at ``before``, shape (n,)."""
+    """Log likelihood of each row, shape (n, C + d), at the place ``now``, less that at ``before``, shape (n,)."""
+    category, rows = split(places, rows)
     log_outlier, residual = outlier_density(places, rows, before), in_each(places, rows)
-    there, stay = (at_place(places, rows, place, residual)[1] for place in (now, before))
+    there, stay = (at_place(places, rows, place, category, residual)[1] for place in (now, before))
     return log_likelihood(there, log_outlier) - log_likelihood(stay, log_outlier)

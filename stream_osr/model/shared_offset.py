@@ -34,6 +34,7 @@ from stream_osr.model.places import (
     NO_CLASS,
     Places,
     at_place,
+    bounded,
     in_each,
     log_likelihood,
     log_sum,
@@ -41,6 +42,7 @@ from stream_osr.model.places import (
     nearest,
     place_in_deviations,
     shift_of,
+    split,
     unmoved,
 )
 from stream_osr.model.yeo_johnson import unbend
@@ -82,6 +84,8 @@ At least two classes must be there, because a single one may be a new class. Eac
 instance. Of 26 letters none has a tenth of the stream, so that the shares of classes count together. With a
 twentieth, a new class with 0.9 of the stream is a move (new/90, seed 0).
 """
+DOMINANT = 0.7
+"""Training share of a class from which no other class needs to show a move. A new class does not replace it."""
 SURE = 3.0
 """Size from which a feature has a gain, in standard errors. One in 370 features without a gain has one by chance."""
 SHARE_ROUNDS = 200
@@ -115,9 +119,9 @@ class SharedOffset(NamedTuple):
         Number of independent instances with the information of the window.
     parameters
         Number of fitted parameters.
-    one_factor
-        Whether the place is that of all raw features times one factor. A new class has no reason to lie there, so
-        that a single class at it counts.
+    is_one_enough
+        Whether a single class at the offset counts. A new class has no reason to lie at the place of all raw features
+        times one factor, and does not replace a class that has most of the training instances.
     """
 
     place: Array
@@ -130,7 +134,7 @@ class SharedOffset(NamedTuple):
     common: float
     size: float
     parameters: int
-    one_factor: bool = False
+    is_one_enough: bool = False
 
     @property
     def is_near(self) -> bool:
@@ -146,7 +150,7 @@ class SharedOffset(NamedTuple):
             and self.gain >= LEAST_GAIN
             and self.stayed < STAYED
             and self.common >= COMMON
-            and (self.classes >= 2 or (self.classes == 1 and self.one_factor and self.after >= ALONE))
+            and (self.classes >= 2 or (self.classes == 1 and self.is_one_enough and self.after >= ALONE))
         )
 
 
@@ -167,7 +171,7 @@ def find_shared_offset(
     places
         Known classes.
     rows
-        Numeric whitened rows, shape (n, d).
+        Whitened rows, shape (n, C + d).
     now
         Present place, shape (2, p).
     independent
@@ -188,7 +192,10 @@ def find_shared_offset(
     offsets, found = np.stack([free, np.zeros_like(free)]), list[SharedOffset]()
     for begin in (now,) if track else (np.zeros_like(now), _candidate(places, begun, free)):
         place, _ = fit_place(places, begun, begin, offsets, HEATS)
-        if not track and _typical_share(places, at_place(places, begun.rows, place, begun.residual)[0]) < NEAR:
+        if (
+            not track
+            and _typical_share(places, at_place(places, begun.rows, place, begun.category, begun.residual)[0]) < NEAR
+        ):
             continue
         for _ in range(2):  # those that few rows show, and of these the ones that all rows show
             large = offsets & (np.abs(shift_of(places, place)) > least)
@@ -198,12 +205,13 @@ def find_shared_offset(
     best = max(found, key=_order)
     if not best.is_near or len(free) > MOST_FEATURES:  # or too many gains
         return best
-    both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(rows, independent)
+    both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(places, rows, independent)
     for rounds in (1, ROUNDS):
         place, information = fit_place(
             places, fitted, best.place, both, HEATS[-1:], by_spread=by_spread, rounds=rounds
         )
         kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
+        kept[1] &= place[1] > LEAST_FACTOR - 1.0  # a value that all rows have has no spread
         if not kept.any():
             return best
     kept[0] = kept[1] | (free & (np.abs(shift_of(places, place)) > least))
@@ -221,13 +229,13 @@ def _order(found: SharedOffset) -> float:
     return found.gain * found.size - 0.5 * found.parameters * float(np.log(max(found.size, 1.0)))
 
 
-def is_narrow(rows: Array, independent: float) -> bool:
+def is_narrow(places: Places, rows: Array, independent: float) -> bool:
     """Whether the spread of some rows, shape (n, d), says little about that of the classes.
 
     Dependent neighbours are closer to each other than their class is wide, unless they have the information of more
     independent instances than there are features.
     """
-    return bool(independent < 1.0 and independent * len(rows) <= rows.shape[1])
+    return bool(independent < 1.0 and independent * len(rows) <= len(places.outlier))
 
 
 def _candidate(places: Places, window: Window, free: Array) -> Array:
@@ -247,6 +255,7 @@ def _candidate(places: Places, window: Window, free: Array) -> Array:
     distance = (by**2).sum(axis=2)[:, :, None] + (residual**2).sum(axis=2)[:, None] - 2.0 * crossed
     constant = places.log_weight - 0.5 * d * np.log(HEATS[0])
     joint = (constant[:, None, None] - 0.5 * distance / HEATS[0]).transpose(1, 2, 0)
+    joint = joint + _thinned(window.category, SCORED)
     best = int(log_likelihood(joint, log_outlier).sum(axis=1).argmax())
     unit = places.deviation[free, None] * places.forward[free]
     offset = places.deviation[free] * np.linalg.lstsq(unit.T, moves[best], rcond=None)[0]
@@ -254,7 +263,7 @@ def _candidate(places: Places, window: Window, free: Array) -> Array:
     ends[1, free] += offset
     begin = np.zeros((2, len(free)))
     begin[0, free] = np.diff(unbend(places.yeo_johnson, ends), axis=0)[0, free]
-    return begin
+    return bounded(places, begin)
 
 
 def _scaled(places: Places, window: Window) -> Array:
@@ -271,10 +280,10 @@ def _scaled(places: Places, window: Window) -> Array:
     factors = (rows @ (weight * mean).T / (weight * mean**2).sum(axis=1)).ravel()
     factors = factors[(factors > 1.0 / LARGEST_FACTOR) & (factors < LARGEST_FACTOR)]
     begins, found = np.zeros((2, len(free))), -np.inf
-    thinned = [_thinned(each, SCORED) for each in (window.rows, window.log_stay, window.log_outlier)]
+    thinned = [_thinned(each, SCORED) for each in (window.rows, window.category, window.log_outlier)]
     for factor in np.quantile(factors, np.linspace(0.0, 1.0, FACTORS)) if len(factors) else ():
         place = (max(factor, LEAST_FACTOR) - 1.0) * np.where(free, [centre, np.ones(len(free))], 0.0)
-        likelihood = float(log_likelihood(at_place(places, thinned[0], place)[1], thinned[2]).sum())
+        likelihood = float(log_likelihood(at_place(places, thinned[0], place, thinned[1])[1], thinned[2]).sum())
         if likelihood > found:
             begins, found = place, likelihood
     return begins
@@ -294,8 +303,8 @@ def _describe(
     places: Places, window: Window, place: Array, now: Array, independent: float, *, one_factor: bool = False
 ) -> SharedOffset:
     """Describe how well a place explains a window."""
-    distance, there = at_place(places, window.rows, place, window.residual)
-    before, stay = at_place(places, window.rows, now, window.residual)
+    distance, there = at_place(places, window.rows, place, window.category, window.residual)
+    before, stay = at_place(places, window.rows, now, window.category, window.residual)
     parts = np.stack([log_sum(there), log_sum(stay), window.log_outlier], axis=1)
     density = np.exp(parts - parts.max(axis=1, keepdims=True)) / [1.0, 1.0, NO_CLASS]
     shares = fit_shares(density, SHARE_ROUNDS)
@@ -314,7 +323,11 @@ def _describe(
     of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
     surely, least = (of_class > CERTAIN).sum(axis=0), LEAST_CLASS * len(window.rows)
     there_surely = np.sort(surely[surely * independent > 1.0]).cumsum()  # classes together, the largest one last
-    one_is_there = one_factor and (share.sum(axis=1) > CERTAIN).sum() * independent > 1.0
+    replaces = (
+        places.share_of_largest >= DOMINANT and share[:, places.group == places.largest].sum() > 0.5 * count.sum()
+    )
+    is_one_enough = one_factor or bool(replaces)
+    one_is_there = is_one_enough and (share.sum(axis=1) > CERTAIN).sum() * independent > 1.0
     gain = log_likelihood(there, window.log_outlier) - log_likelihood(stay, window.log_outlier)
     gain = np.clip(gain, -MOST_GAIN, MOST_GAIN)
     return SharedOffset(
@@ -330,22 +343,23 @@ def _describe(
         1
         if one_factor
         else min(int(np.count_nonzero(place[0])), len(places.outlier)) + int(np.count_nonzero(place[1])),
-        one_factor,
+        is_one_enough,
     )
 
 
 def stay(places: Places, rows: Array, place: Array) -> bool:
-    """Whether the classes have not left a place: many of the rows, shape (n, d), are typical and at their core."""
-    distance = nearest(places, unmoved(places, rows, place))
+    """Whether the classes have not left a place: many of the rows, shape (n, C + d), are typical and at their core."""
+    distance = nearest(places, unmoved(places, split(places, rows)[1], place))
     typical = (distance < places.cut).mean()
     return bool(typical >= NEAR and (distance < places.middle).mean() >= CORE * typical)
 
 
 def contradict(places: Places, rows: Array, place: Array, independent: float) -> bool:
-    """Whether the mean of typical rows, shape (n, d), differs from a place (score test of an offset)."""
+    """Whether the mean of typical rows, shape (n, C + d), differs from a place (score test of an offset)."""
     window = window_of(places, rows, place)
     window = window._replace(log_stay=np.full(len(rows), -np.inf))
-    share, residual = expected(places, window, place, np.zeros(3)), in_each(places, unmoved(places, rows, place))
+    share = expected(places, window, place, np.zeros(3))
+    residual = in_each(places, unmoved(places, window.rows, place))
     pulled = np.einsum("nk,knb->kb", share, residual)
     score = np.einsum("kab,kb->a", places.factor, pulled)
     information = np.tensordot(share.sum(axis=0), places.factor @ places.factor.transpose(0, 2, 1), axes=1)

@@ -27,7 +27,7 @@ from stream_osr.model.places import (
     shift_of,
     unmoved,
 )
-from stream_osr.model.prior import numbers_of
+from stream_osr.model.prior import numbers_of, width_of
 from stream_osr.model.shared_offset import (
     SMALL,
     STAYED,
@@ -74,13 +74,13 @@ NONE = np.zeros(0, bool)
 
 
 class Frame(NamedTuple):
-    """Offset of the known classes in a stream with p features and d whitened numeric dimensions.
+    """Offset of the known classes in a stream with p features, C categories and d whitened numeric dimensions.
 
     Attributes
     ----------
     rows, thinned
-        Latest numeric whitened rows as they came, shape (n, d), and every ``THIN``-th one of a longer time, shape
-        (m, d).
+        Latest whitened rows as they came, shape (n, C + d), and every ``THIN``-th one of a longer time, shape
+        (m, C + d).
     place, before
         Place of the known classes (:mod:`stream_osr.model.shared_offset`) at present, and before the last move, shape
         (2, p). Instances are judged as if they had come at the training place.
@@ -119,12 +119,12 @@ class Frame(NamedTuple):
 
 def start_frame(trained: TrainedModel) -> Frame | None:
     """Begin at the training place. ``None`` without references or without numeric features."""
-    d = trained.known.prior.n_features
-    references = trained.references
-    if references is None or not len(references.group) or not d or len(trained.labels) < 2:
+    prior, references = trained.known.prior, trained.references
+    if references is None or not len(references.group) or not prior.n_features or len(trained.labels) < 2:
         return None
     nothing = np.zeros((2, len(trained.whitening.center)))
-    return Frame(np.zeros((0, d)), np.zeros((0, d)), nothing, nothing, nothing)
+    none = np.zeros((0, width_of(prior)))
+    return Frame(none, none, nothing, nothing, nothing)
 
 
 @once
@@ -181,7 +181,8 @@ def follow_frame(
     -------
     The frame, and whether the batch must be judged again because the classes have moved.
     """
-    came = moved(trained.whitening, numbers_of(posterior.rows, trained.known.prior), frame.place)
+    numbers = moved(trained.whitening, numbers_of(posterior.rows, trained.known.prior), frame.place)
+    came = np.hstack([posterior.rows[:, : len(trained.known.prior.first)], numbers])
     frame = frame._replace(
         rows=np.concatenate([frame.rows, came])[-WINDOW:],
         thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],
@@ -196,7 +197,7 @@ def follow_frame(
     independent = independent_locations(arrival, trained.order)
     if share > SUSPICIOUS:
         stays = stay(places, frame.rows[-LATEST:], frame.place)
-        for rows, step in () if stays else _windows(frame, independent):
+        for rows, step in () if stays else _windows(places, frame, independent):
             found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
             wanders = independent < 1.0 and found.before >= STAYED and (step > 1 or found.classes < TOGETHER)
             if (
@@ -212,7 +213,7 @@ def follow_frame(
             longest = OFTEN if share > 0.5 else LONGEST
             return frame._replace(wait=min(2 * frame.wait, longest), typical=1.0 - share), False
     if frame.has_moved:
-        rows, step = (_windows(frame, independent) or [(frame.rows, 1)])[-1]
+        rows, step = (_windows(places, frame, independent) or [(frame.rows, 1)])[-1]
         since = (seen - frame.since) // step
         if step > 1 and since < LATEST:  # most of the rows are from before the move
             return frame._replace(wait=LATEST), False
@@ -232,7 +233,7 @@ def follow_frame(
     return frame._replace(wait=LATEST, typical=1.0), False
 
 
-def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
+def _windows(places: Places, frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
     """Windows of the stream, the shortest first, and the interval of their instances.
 
     A window with less information than one independent instance shows no class. If dependent neighbours say little
@@ -240,7 +241,7 @@ def _windows(frame: Frame, independent: float) -> list[tuple[np.ndarray, int]]:
     """
     rows = [frame.rows[-n:] for n in (LATEST, WINDOW) if n == LATEST or len(frame.rows) > LATEST]
     windows = [(each, 1) for each in rows if independent * len(each) > 1.0]
-    if is_narrow(frame.rows, independent) and len(frame.thinned) >= LATEST:
+    if is_narrow(places, frame.rows, independent) and len(frame.thinned) >= LATEST:
         windows.append((frame.thinned, THIN))
     return windows
 
@@ -304,7 +305,7 @@ class Explanations:
         unusual = _unusual(trained, frame, posterior, self._arrival)[-len(posterior.rows) :]
         if unusual.mean() > 1.0 - frame.typical + SUSPICIOUS:  # more than at the last fit
             places, here = _places(trained), frame.place * 0.0
-            rows = numbers_of(posterior.rows[-len(unusual) :], trained.known.prior)
+            rows = posterior.rows[-len(unusual) :, : width_of(trained.known.prior)]
             if stay(places, rows[-FEW:], here):
                 return moves
             independent = independent_locations(self._arrival, trained.order)

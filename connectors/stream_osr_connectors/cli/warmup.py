@@ -147,7 +147,6 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     from stream_osr.model.marginal import log_ratios_together, statistics_of
     from stream_osr.model.offset_fit import HEATS, fit_place, window_of
     from stream_osr.model.places import places_of_classes
-    from stream_osr.model.prior import numbers_of
     from stream_osr.model.shared_offset import find_shared_offset
     from stream_osr.stream.reference_check import fit_check
 
@@ -161,7 +160,8 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     references = model.trained.references
     assert references is not None
     places = places_of_classes(chain.known, model.trained.whitening, references.rows)
-    rows, now = numbers_of(references.rows, chain.known.prior) + 1.0, np.zeros((2, len(places.deviation)))
+    rows, now = references.rows.copy(), np.zeros((2, len(places.deviation)))
+    rows[:, places.columns :] += 1.0
     find_shared_offset(places, rows, now)
     both = np.stack([np.isfinite(places.deviation)] * 2)
     fit_place(places, window_of(places, rows, now), now, both, HEATS, by_spread=True)
