@@ -26,7 +26,7 @@ OUTLIER_SPREAD = 4.0
 LEAST_FACTOR = 0.1
 """Least gain. At zero all instances would have one value."""
 FARTHEST = 1e6
-"""Largest offset, in standard deviations of a raw feature. Beyond it, the logarithm of a feature says nothing."""
+"""Largest offset, in standard deviations of a raw feature, and largest factor. They keep all numbers finite."""
 NEGLIGIBLE = 1e-9
 """Responsibility below which an instance does not count for a class, and the least divisor."""
 TYPICAL = 0.98
@@ -237,16 +237,23 @@ def further(places: Places, place: Array, offset: Array, gain: Array) -> Array:
 
     It is exact at the training mean, and with a gain half a deviation to either side.
     """
-    centre, out = unbend(places.yeo_johnson, places.center[None])[0], place.copy()
-    out[0] += (unbend(places.yeo_johnson, (places.center + offset)[None])[0] - centre) * (1.0 + place[1])
+    factor, out = 1.0 + place[1], place.copy()
+    out[0] += _from_mean(places, places.center + offset) * factor
     at = np.flatnonzero(gain)
     if len(at):
-        ends = unbend(places.yeo_johnson, places.ends + offset + (places.ends - places.center) * gain)
-        ends = (centre + (ends - centre) * (1.0 + place[1]) + place[0])[:, at]
-        before = places.raw_ends[:, at]
-        out[1, at] = np.maximum(np.ptp(ends, axis=0) / np.ptp(before, axis=0), LEAST_FACTOR) - 1.0
-        out[0, at] = ends.mean(axis=0) - centre[at] - (1.0 + out[1, at]) * (before.mean(axis=0) - centre[at])
+        ends = places.ends + offset + (places.ends - places.center) * gain
+        there, before = (_from_mean(places, each)[:, at] for each in (ends, places.ends))
+        there = there * factor[at] + place[0, at]
+        out[1, at] = np.clip(np.ptp(there, axis=0) / np.ptp(before, axis=0), LEAST_FACTOR, FARTHEST) - 1.0
+        out[0, at] = there.mean(axis=0) - (1.0 + out[1, at]) * before.mean(axis=0)
     return bounded(places, out)
+
+
+def _from_mean(places: Places, bent: Array) -> Array:
+    """Difference of transformed features, shape (..., p), from the training mean as raw features."""
+    raw = unbend(places.yeo_johnson, np.vstack([places.center, bent]))
+    most = FARTHEST * np.ptp(places.raw_ends, axis=0)
+    return np.clip(raw[1:] - raw[0], -most, most).reshape(bent.shape)
 
 
 def bounded(places: Places, place: Array) -> Array:
