@@ -30,7 +30,7 @@ from stream_osr.model.places import (
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
 PASSES = 3
-"""Most fits of a place. Each takes the power transformations as linear about the place before."""
+"""Most passes of the last fit to a window. One that has changed nothing is the last."""
 MOST_FEATURES = 64
 """Most features that are fitted one by one."""
 HEATS = (2.0, 1.0)
@@ -81,11 +81,13 @@ def fit_place(
     *,
     by_spread: bool = False,
     rounds: int = ROUNDS,
+    passes: int = 1,
 ) -> tuple[Array, Array]:
     """Fit the free offsets and gains by EM, the gains also by the spread within classes if ``by_spread``.
 
     The variances of the classes are multiplied by each of ``heats`` in turn, so that the classes find instances that
-    are far from the first offset. In the last round, instances that are not typical at the offset do not count.
+    are far from the first offset. In the last round, instances that are not typical at the offset do not count. A
+    feature with a power transformation needs several ``passes``: each takes the transformation as linear.
 
     Returns
     -------
@@ -103,7 +105,7 @@ def fit_place(
     precision = precision * size[:, :, None] * size[:, None, :]
     moving = Moving(*map(np.ascontiguousarray, (at, direction, is_gain, size, toward, precision, *spread)))
     bends = free[:, places.yeo_johnson.columns].any()
-    for number in range(PASSES if bends else 1):
+    for number in range(passes if bends else 1):
         offset, gain = shift_of(places, place), place[1].copy()
         value = np.concatenate([np.where(np.isfinite(offset), offset, 0.0) @ forward, gain[at]])
         begun = _at(places, window, place)

@@ -1,8 +1,8 @@
 """Places of the known classes in a stream: where training had them, or an offset and a gain of each feature away.
 
 A place is an array of shape (2, p): the offset of each raw feature at its training mean, in its own unit, and its
-gain less 1. The training place is zero. Categories stay as they are: they tell the classes apart, wherever these have moved to. A move undoes the power transformation of a feature and applies it again, so
-that an offset is the same for all values of a skewed feature.
+gain less 1. The training place is zero. A move undoes the power transformation of a feature and applies it again, so
+that an offset is the same for all values of a skewed feature. Categories do not move. They tell the classes apart.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ all instances, the known classes leave their place together and are found again 
 offset to a window of the stream. The known classes compete at their place, at the offset, and with one broad Gaussian
 for instances of no known class.
 
-The offset is a vector of transformed features (:mod:`stream_osr.model.whitening`). Features that moved little are set
+The offset is a vector of raw features (:mod:`stream_osr.model.places`). Features that moved little are set
 to zero, and the others are fitted again, so that the offset names the features that moved. A feature may also have a
 gain, if the distances between the classes show it. Another unit or amplifier multiplies all features by one factor.
 """
@@ -20,6 +20,7 @@ from stream_osr.model.jit import Array
 from stream_osr.model.offset_fit import (
     HEATS,
     MOST_FEATURES,
+    PASSES,
     ROUNDS,
     Window,
     expected,
@@ -191,7 +192,7 @@ def find_shared_offset(
     least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
     offsets, found = np.stack([free, np.zeros_like(free)]), list[SharedOffset]()
     for begin in (now,) if track else (np.zeros_like(now), _candidate(places, begun, free)):
-        place, _ = fit_place(places, begun, begin, offsets, HEATS)
+        place, _ = fit_place(places, begun, begin, offsets, HEATS, passes=2)
         if (
             not track
             and _typical_share(places, at_place(places, begun.rows, place, begun.category, begun.residual)[0]) < NEAR
@@ -199,7 +200,8 @@ def find_shared_offset(
             continue
         for _ in range(2):  # those that few rows show, and of these the ones that all rows show
             large = offsets & (np.abs(shift_of(places, place)) > least)
-            place, _ = fit_place(places, fitted, np.where(large, place, 0.0), large, HEATS[-1:])
+            begin = np.where(large, place, 0.0)
+            place, _ = fit_place(places, fitted, begin, large, HEATS[-1:], passes=PASSES)
         found.append(_describe(places, window, place, now, independent))
     found.append(_describe(places, window, _scaled(places, begun), now, independent, one_factor=True))
     best = max(found, key=_order)
@@ -215,7 +217,8 @@ def find_shared_offset(
         if not kept.any():
             return best
     kept[0] = kept[1] | (free & (np.abs(shift_of(places, place)) > least))
-    place, _ = fit_place(places, fitted, np.where(kept, place, 0.0), kept, HEATS[-1:], by_spread=by_spread)
+    begin = np.where(kept, place, 0.0)
+    place, _ = fit_place(places, fitted, begin, kept, HEATS[-1:], by_spread=by_spread, passes=PASSES)
     return max(best, _describe(places, window, place, now, independent), key=_order)
 
 
@@ -348,7 +351,7 @@ def _describe(
 
 
 def stay(places: Places, rows: Array, place: Array) -> bool:
-    """Whether the classes have not left a place: many of the rows, shape (n, C + d), are typical and at their core."""
+    """Whether the classes have not left a place: many rows, shape (n, C + d), are typical and at their core."""
     distance = nearest(places, unmoved(places, split(places, rows)[1], place))
     typical = (distance < places.cut).mean()
     return bool(typical >= NEAR and (distance < places.middle).mean() >= CORE * typical)

@@ -6,12 +6,22 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import FrameMoved, OpenSetRecognizer
 from stream_osr.model import offset_fit
 from stream_osr.model.offset_fit import HEATS, fit_place, window_of
-from stream_osr.model.places import Places, is_typical, left_out, log_ratio, moved, places_of_classes, unmoved
+from stream_osr.model.places import (
+    Places,
+    further,
+    is_typical,
+    left_out,
+    log_ratio,
+    moved,
+    places_of_classes,
+    unmoved,
+)
 from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
 from stream_osr.model.whitening import Whitening, whiten
 
@@ -120,9 +130,10 @@ def test_the_spread_of_few_dependent_neighbours_shows_no_gain() -> None:
     rng = np.random.default_rng(11)
     X = UNITS * (CENTRES[np.arange(256) % 4] + 3.0 * np.eye(D)[0] + 0.3 * rng.normal(size=(256, D)))
     rows = whiten(trained().whitening, X)
-    assert is_narrow(rows, 0.01)
-    assert not is_narrow(rows, 0.5)
-    assert not is_narrow(rows[:4], 1.0)
+    places = trained().places
+    assert is_narrow(places, rows, 0.01)
+    assert not is_narrow(places, rows, 0.5)
+    assert not is_narrow(places, rows[:4], 1.0)
     assert not found(X, independent=0.01).place[1].any()
 
 
@@ -131,7 +142,7 @@ def test_one_factor_of_all_features_is_found_from_a_single_class(factor: float) 
     (places, whitening, _), (X, y) = trained(), drawn(512, 12)
     one = find_shared_offset(places, whiten(whitening, factor * X[y == 1][:64]), np.zeros((2, D)))
     assert one.has_moved
-    assert one.one_factor
+    assert one.is_one_enough
     assert one.place[1] == pytest.approx(factor - 1.0, abs=0.1)
     assert len(features_that_moved(places, one.place)) == D
 
@@ -141,6 +152,96 @@ def test_the_instances_of_all_classes_count_together_for_one_factor() -> None:
     rows = whiten(whitening, 2.0 * X)
     assert find_shared_offset(places, rows, np.zeros((2, D)), 0.005).has_moved
     assert not find_shared_offset(places, rows[:160], np.zeros((2, D)), 0.005).has_moved
+
+
+def skewed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw instances of the known classes, whose first six features are logarithmic."""
+    X, y = drawn(n, seed)
+    X[:, :6] = np.exp(0.7 * X[:, :6] / UNITS[:6])
+    return X, y
+
+
+@cache
+def trained_on_skewed() -> tuple[Places, Whitening]:
+    X, y = skewed(800, 0)
+    model = OpenSetRecognizer(chains=1, seed=1)
+    model.learn_many(X, y.tolist())
+    model.freeze()
+    known, whitening, references = model.trained.known, model.trained.whitening, model.trained.references
+    return places_of_classes(known, whitening, references.rows), whitening
+
+
+def test_the_offset_of_a_skewed_feature_is_the_same_for_all_its_values() -> None:
+    """The offset of a feature is constant in the caller's units, and not after the power transformation."""
+    places, whitening = trained_on_skewed()
+    assert set(range(6)) <= set(places.yeo_johnson.columns.tolist())
+    X, _ = skewed(256, 5)
+    offset = np.zeros(D)
+    offset[[0, 3, 10]] = 4.0 * X.std(axis=0)[[0, 3, 10]]
+    rows = whiten(whitening, X + offset)
+    one = find_shared_offset(places, rows, np.zeros((2, D)))
+    assert one.has_moved
+    assert set(features_that_moved(places, one.place).tolist()) == {0, 3, 10}
+    assert one.place[0] == pytest.approx(offset, abs=0.1 * X.std(axis=0).max())
+    assert not one.place[1].any()
+    np.testing.assert_allclose(
+        unmoved(places, rows, np.stack([offset, offset * 0.0])), whiten(whitening, X), atol=1e-6
+    )
+
+
+def test_all_skewed_features_times_one_factor() -> None:
+    places, whitening = trained_on_skewed()
+    X, _ = skewed(256, 6)
+    one = find_shared_offset(places, whiten(whitening, 1.5 * X), np.zeros((2, D)))
+    assert one.has_moved
+    back = unmoved(places, whiten(whitening, 1.5 * X), one.place)
+    assert is_typical(places, back).mean() > 0.9
+    assert np.abs(back - whiten(whitening, X)).mean() < 0.2
+
+
+def test_offsets_that_no_number_can_hold_are_bounded() -> None:
+    places, whitening = trained_on_skewed()
+    far = further(places, np.zeros((2, D)), np.full(D, 1e200), np.full(D, 1e200))
+    assert np.isfinite(far).all()
+    assert np.isfinite(unmoved(places, whiten(whitening, skewed(8, 1)[0]), far)).all()
+
+
+def test_a_dominant_class_shows_a_move_alone() -> None:
+    """A new class comes beside the class that has most instances, and does not replace it."""
+    found_by = {}
+    for most in (0.25, 0.95):
+        X, y = drawn(800, 3, (most, *3 * [(1.0 - most) / 3], 0.0))
+        model = OpenSetRecognizer(chains=1, seed=1)
+        model.learn_many(X, y.tolist())
+        model.freeze()
+        known, whitening, references = model.trained.known, model.trained.whitening, model.trained.references
+        places = places_of_classes(known, whitening, references.rows)
+        rows = whiten(whitening, drawn(256, 4, (1.0, 0.0, 0.0, 0.0, 0.0))[0] + 4.0 * X.std(axis=0) * np.eye(D)[2])
+        found_by[most] = find_shared_offset(places, rows, np.zeros((2, D)))
+    assert found_by[0.95].has_moved
+    assert not found_by[0.25].has_moved
+
+
+def test_categories_tell_the_classes_apart_wherever_these_have_moved() -> None:
+    """By its one number alone, no instance surely belongs to a class."""
+    rng = np.random.default_rng(2)
+
+    def table(n: int) -> tuple[pd.DataFrame, np.ndarray]:
+        y = rng.integers(3, size=n)
+        values = np.array(list("abc"))[np.where(rng.random(n) < 0.95, y, rng.integers(3, size=n))]
+        return pd.DataFrame({"number": rng.normal(size=n) + 0.3 * y, "value": values, "other": values}), y
+
+    X, y = table(600)
+    model = OpenSetRecognizer(chains=1, seed=1)
+    model.learn_many(X, [str(label) for label in y])
+    model.freeze()
+    later, y = table(600)
+    later["number"] += 4.0
+    model.learn_many(later)
+    model.flush()
+    labels = [decision.label for decision in model.drain()]
+    assert np.mean(np.array(labels) == y.astype(str)) > 0.9
+    assert [event.columns for event in model.drain_events() if isinstance(event, FrameMoved)] == [("number",)]
 
 
 @pytest.mark.parametrize("seed", range(4))
