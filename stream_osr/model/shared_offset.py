@@ -210,7 +210,7 @@ def find_shared_offset(
     both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(places, rows, independent)
     for rounds in (1, ROUNDS):
         place, information = fit_place(
-            places, fitted, best.place, both, HEATS[-1:], by_spread=by_spread, rounds=rounds
+            places, fitted, best.place, both, HEATS[-1:], by_spread=by_spread, rounds=rounds, passes=PASSES
         )
         kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
         kept[1] &= place[1] > LEAST_FACTOR - 1.0  # a value that all rows have has no spread
