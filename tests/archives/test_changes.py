@@ -49,7 +49,7 @@ _FREE = {
         dict.buffer dict.decisions dict.events dict.evidence dict.index dict.sinks dict.source
     """,
     LEARNT: """
-        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt
+        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Arrival.runs Called.doubt
         Frame.place Frame.before Frame.reported Frame.thinned
         Pairs.correlation Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step
         References.effective References.gain References.weight Residuals.mean Tracked.mean Tracked.variance
@@ -64,7 +64,7 @@ _FREE = {
     """,
     WHERE: """
         Arrived.row Background.covariance Background.mean Component.share Evidence.row Flags.high Flags.low
-        Known.broad Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift
+        Known.broad Labelling.row Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift
         References.rows Space.center Statistics.matrix
     """,
     WHICH: """
