@@ -56,7 +56,7 @@ them has 4096 instances, so that several recordings or bouts are in it."""
 FEW = 16
 """Instances after a move in which an emerging subclass may begin."""
 LONGEST, OFTEN = 4096, 512
-"""Most instances between two fits, and if most instances are unusual.
+"""Most instances between two fits, and if most of a dependent stream is unusual: a bout of one class shows no move.
 
 After each fit without a result, the interval doubles. A fit of 256 instances costs 10 to 20 ms with four classes and
 18 features, and 0.1 s in KEYSTROKE, as much as some hundred decisions. A larger share of unusual instances than at
@@ -210,7 +210,7 @@ def follow_frame(
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
                 return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
-            longest = OFTEN if share > 0.5 else LONGEST
+            longest = OFTEN if share > 0.5 and independent < 1.0 else LONGEST
             return frame._replace(wait=min(2 * frame.wait, longest), typical=1.0 - share), False
     if frame.has_moved:
         rows, step = (_windows(places, frame, independent) or [(frame.rows, 1)])[-1]
