@@ -510,10 +510,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def set_batch_aside(self, reason: str) -> list[FailedDecision]:
-        """Give up the instances of a micro-batch that cannot be closed.
+        """Give up the instances and labels that make the closing of a micro-batch fail.
 
-        The stream continues without them, and they get no decision. The call also gives up waiting labels that cannot
-        take effect without these instances.
+        The stream continues without them, and they get no decision. The others stay in the micro-batch. If those that
+        make it fail cannot be found, the call gives up all instances, and waiting labels that fail without them.
 
         Parameters
         ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,7 @@ from stream_osr.kinds import Name
 from stream_osr.model.missing import missing_of
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
+from stream_osr.stream.culprits import find_culprits
 from stream_osr.stream.faults import believable, notice
 from stream_osr.stream.frame import at_training
 from stream_osr.stream.late_labels import Evidence
@@ -168,16 +170,49 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
 
 
 def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
-    """Remove the instances of the buffer, and also the waiting labels if these alone fail."""
+    """Remove the instances and labels that make the closing of the micro-batch fail.
+
+    If they cannot be found, all instances are removed, and also the waiting labels if these alone fail. The search
+    ends with a lack of memory.
+    """
     trained, _ = state.running
-    failed = [FailedDecision(key, t, _as_given(trained.features, row), None, reason) for row, t, key in state.buffer]
-    state = replace(state, buffer=[])
+
+    def failed(items: Iterable[BufferedInstance | Evidence]) -> list[FailedDecision]:
+        return [
+            FailedDecision(each.key, None, None, each.label, reason)
+            if isinstance(each, Evidence)
+            else FailedDecision(each.key, each.t, _as_given(trained.features, each.row), None, reason)
+            for each in items
+        ]
+
+    items: list[BufferedInstance | Evidence] = [*state.buffer, *state.evidence]
+    with suppress(MemoryError):
+        if culprits := find_culprits(items, lambda some: _failure(_only(state, some))):
+            numbers = {number for number, _ in culprits}
+            rest = [item for number, item in enumerate(items) if number not in numbers]
+            return _only(state, rest), failed(items[number] for number in sorted(numbers))
+    without = replace(state, buffer=[])
+    try:
+        close(without)
+    except Exception:
+        return replace(without, evidence=[]), failed(items)
+    return without, failed(state.buffer)
+
+
+def _only(state: RecognizerState, items: Sequence[BufferedInstance | Evidence]) -> RecognizerState:
+    """Return a state whose micro-batch has only some instances and labels."""
+    evidence = [each for each in items if isinstance(each, Evidence)]
+    return replace(state, buffer=[each for each in items if not isinstance(each, Evidence)], evidence=evidence)
+
+
+def _failure(state: RecognizerState) -> Exception | None:
     try:
         close(state)
-    except Exception:
-        failed += [FailedDecision(each.key, None, None, each.label, reason) for each in state.evidence]
-        state = replace(state, evidence=[])
-    return state, failed
+    except MemoryError:
+        raise
+    except Exception as error:
+        return error
+    return None
 
 
 def _as_given(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:

@@ -64,8 +64,8 @@ _FREE = {
     """,
     WHERE: """
         Arrived.row Background.covariance Background.mean Component.share Evidence.row Flags.high Flags.low
-        Known.broad Labelling.row Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift
-        References.rows Space.center Statistics.matrix
+        Known.broad Labelling.row Labelling.shift Location.factor Location.freedom Location.mean Location.values
+        Promotion.shift References.rows Space.center Statistics.matrix
     """,
     WHICH: """
         Arrival.departed Evidence.number Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses

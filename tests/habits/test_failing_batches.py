@@ -46,6 +46,7 @@ class Failing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[BaseException] = []
         self.bad: set[Any] = set()
+        self.defects: set[Any] = set()
         self._close = recognizer_state.close_arrivals
         monkeypatch.setattr(recognizer_state, "close_arrivals", self)
 
@@ -55,6 +56,8 @@ class Failing:
             raise self.errors.pop()
         if self.bad & {*arrived.keys}:
             raise MemoryError(f"no room for {sorted(self.bad & {*arrived.keys})}")
+        if self.defects & {*arrived.keys}:
+            raise ValueError(f"a defect with {sorted(self.defects & {*arrived.keys})}")
         return out
 
 
@@ -131,12 +134,39 @@ def test_a_batch_that_always_fails_is_given_up(model: OpenSetRecognizer, failing
     assert model.set_batch_aside("nothing is left") == []
 
 
+def test_only_the_instances_that_make_a_batch_fail_are_given_up(model: OpenSetRecognizer, failing: Failing) -> None:
+    failing.defects = {0, 2}
+    xs = instances(SIZE, seed=1)
+    for key, x in enumerate(xs[:-1]):
+        model.learn_one(x, key=key)
+    assert [each.key for each in model.set_batch_aside("a defect")] == [0, 2]
+    assert (model.pending, model.counters["failed"]) == (1, 2)
+    model.flush()
+    assert [decision.key for decision in model.drain()] == [1]
+
+
+def test_a_label_that_makes_a_batch_fail_is_given_up_alone(model: OpenSetRecognizer, monkeypatch: Any) -> None:
+    close = recognizer_state.close_arrivals
+
+    def fail(trained: Any, stream: Any, arrived: Any, evidence: Any, *others: Any, **named: Any) -> Any:
+        if any(each.label == "c1" for each in evidence):
+            raise ValueError("a defect of a label")
+        return close(trained, stream, arrived, evidence, *others, **named)
+
+    monkeypatch.setattr(recognizer_state, "close_arrivals", fail)
+    model.learn_one(instances(1)[0], key="first")
+    model.learn_label("another", "c1")
+    assert [(each.key, each.label) for each in model.set_batch_aside("why")] == [("another", "c1")]
+    model.flush()
+    assert [decision.key for decision in model.drain()] == ["first"]
+
+
 def test_labels_go_with_a_batch_only_if_they_fail_alone(model: OpenSetRecognizer, failing: Failing) -> None:
     model.learn_one(instances(1)[0], key="first")
     model.learn_label("first", "c1")
     assert [each.label for each in model.set_batch_aside("why")] == [None]
     model.learn_one(instances(1)[0], key="second")
-    failing.errors = [MemoryError()]
+    failing.errors = [MemoryError(), MemoryError()]
     assert [(each.key, each.label) for each in model.set_batch_aside("why")] == [("second", None), ("first", "c1")]
 
 
@@ -148,6 +178,12 @@ LOST = pytest.mark.parametrize(
     [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
     ids=["in the middle", "by its last record", "at the end"],
 )
+
+
+DEFECTS = pytest.mark.parametrize(
+    ("n", "defects"), [(14, {5}), (14, {3}), (6, {5}), (130, {1, 7, 64, 127})], ids=["inside", "last", "end", "four"]
+)
+"""Numbers of instances, and those that make the closing of a batch fail."""
 
 
 def over(model: OpenSetRecognizer, xs: list[dict[str, float]]) -> tuple[Counter[str], list[Any], list[Any]]:
@@ -189,3 +225,33 @@ def test_rows_of_a_file_are_given_up_with_their_lines(
         run(model, source, Sinks(out, errors=errors))
     assert [each["key"] for each in out.records] == [str(key) for key in range(n) if key not in lost]
     assert [(each["row"], each["raw"]) for each in errors.records] == [(key + 2, lines[key]) for key in lost]
+
+
+@DEFECTS
+@pytest.mark.parametrize("top", [None, 1])
+def test_the_loop_gives_up_only_the_records_with_a_defect(
+    model: OpenSetRecognizer, failing: Failing, n: int, defects: set[int], top: int | None
+) -> None:
+    failing.defects = defects
+    out, errors = MemorySink(), MemorySink()
+    source = MemorySource([Record(x, i) for i, x in enumerate(instances(n))])
+    run(model, source, Sinks(out, errors=errors), contributions=top)
+    assert [each["key"] for each in out.records] == [key for key in range(n) if key not in defects]
+    assert [each["row"] for each in errors.records] == [key + 1 for key in sorted(defects)]
+    assert all("ValueError: a defect" in each["reason"] for each in errors.records)
+
+
+@DEFECTS
+def test_only_the_rows_of_a_file_with_a_defect_are_given_up(
+    model: OpenSetRecognizer, failing: Failing, tmp_path: Path, n: int, defects: set[int]
+) -> None:
+    failing.defects = {str(key) for key in defects}
+    path, out, errors = tmp_path / "stream.csv", MemorySink(), MemorySink()
+    lines = [f"{key},{x['a']},{x['b']}" for key, x in enumerate(instances(n))]
+    path.write_text("\n".join(["key,a,b", *lines]))
+    with CsvSource(path, key="key") as source:
+        run(model, source, Sinks(out, errors=errors))
+    assert [each["key"] for each in out.records] == [str(key) for key in range(n) if key not in defects]
+    assert [(each["row"], each["raw"]) for each in errors.records] == [
+        (key + 2, lines[key]) for key in sorted(defects)
+    ]

@@ -16,12 +16,12 @@ import pytest
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
+from stream_osr.stream.culprits import MOST_TRIES
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings, command_topic
 from stream_osr_connectors.kafka.command_topic import CommandTopic, ask
-from stream_osr_connectors.kafka.run import partition as closing
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, step
 from stream_osr_connectors.kafka.run.publishing import PendingBatch, account
@@ -303,7 +303,7 @@ def test_without_an_end_all_of_it_are_dead_letters(
     was, now = before.model.as_state(), after.model.as_state()
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
-    assert failing.closed <= 2 * closing.MOST_TRIES
+    assert failing.closed <= 2 * MOST_TRIES
 
 
 def test_a_marker_of_a_missing_value_is_no_number() -> None:

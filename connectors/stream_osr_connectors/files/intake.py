@@ -7,6 +7,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
@@ -76,8 +77,8 @@ class Intake:
     """The path of records into a recognizer.
 
     A defect or a lack of memory may prevent the end of a micro-batch. The intake tries it a few times. Then it closes
-    the batch without its last record. If that fails too, it gives up the instances of the batch. The stream
-    continues.
+    the batch without its last record. If that fails too, it gives up the records that make it fail, or all if they
+    cannot be found. The stream continues.
 
     Parameters
     ----------
@@ -184,20 +185,29 @@ class Intake:
         return failure
 
     def _give_up(self, error: Exception) -> list[RejectedRecord]:
-        reason = _reason(error)
+        reason, before = _reason(error), self._model.value.buffer
         failed = self._model.set_batch_aside(reason)
-        instances = [each for each in failed if each.x is not None]
-        known = [*self._records][-len(instances) :] if instances else []
-        self._records.clear()
-        self._restored.clear()
-        earlier = instances[: len(instances) - len(known)]
-        before = f"{reason}. Its line is no longer known"
-        out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
-        out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
-        labels = [each for each in failed if each.x is None]
-        return out + [
-            RejectedRecord(0, f"{reason}. It is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
-        ]
+        stay = {id(each) for each in self._model.value.buffer}
+        records = [*self._records][-len(before) :] if before else []
+        sources = [*[None] * (len(before) - len(records)), *records]
+        self._records = deque(
+            (source for source, each in zip(sources, before, strict=True) if source and id(each) in stay),
+            self._records.maxlen,
+        )
+        self._restored = [each for each in self._restored if id(each) in stay]
+        lost = [source for source, each in zip(sources, before, strict=True) if id(each) not in stay]
+        out = []
+        for source, each in zip_longest(lost, failed):
+            if each.x is None:
+                out.append(
+                    RejectedRecord(0, f"{reason}. It is a label", raw_of(Record({}, each.key, None, each.label)))
+                )
+            elif source is None:
+                known = f"{reason}. Its line is no longer known"
+                out.append(RejectedRecord(0, known, raw_of(Record(each.x, each.key))))
+            else:
+                out.append(RejectedRecord(source[0], reason, raw_of(source[1])))
+        return out
 
 
 def _as_read(model: OpenSetRecognizer, buffer: Sequence[BufferedInstance]) -> Iterator[Mapping[str, object]]:

@@ -20,6 +20,7 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.labels import as_known
 from stream_osr.printable_text import brief
 from stream_osr.schema_check import check_features
+from stream_osr.stream.culprits import find_culprits
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
@@ -43,9 +44,6 @@ from ..wire.messages import (
 from .partition_keys import PartitionKeys
 
 T = TypeVar("T")
-
-MOST_TRIES = 64
-"""Most attempts to process parts of a micro-batch in the search for records that cause a failure."""
 
 
 class Closed(NamedTuple):
@@ -85,46 +83,6 @@ def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
     except Exception as error:
         return Closed(model, taken, error)
     return Closed(model, taken)
-
-
-def close_without_culprits(
-    begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, failed: Closed
-) -> tuple[Closed, list[tuple[Received, Refusal]]]:
-    """Process a failed micro-batch without the records that cause the failure, which is an internal error.
-
-    Bisection finds the shortest prefix that fails, and its last record is removed. This repeats until the rest does
-    not fail. The result is deterministic.
-
-    Parameters
-    ----------
-    begun, records, decode
-        As for :func:`close`.
-    failed
-        Result of :func:`close`.
-
-    Returns
-    -------
-    The micro-batch, and the removed records in the order of discovery. If it fails without records, or after too many
-    attempts, the failed micro-batch.
-    """
-    if close(begun, [], decode).error is not None:
-        return failed, []
-    tries = iter(range(MOST_TRIES))
-    left, culprits, closed = list(records), [], failed
-    while closed.error is not None:
-        good, bad, error = 0, len(left), closed.error
-        while bad - good > 1:
-            if next(tries, None) is None:
-                return failed, []
-            middle = (good + bad) // 2
-            half = close(begun, left[:middle], decode)
-            if half.error is None:
-                good = middle
-            else:
-                bad, error = middle, half.error
-        culprits.append((left.pop(bad - 1), Refusal("PROCESS", error)))
-        closed = close(begun, left, decode)
-    return closed, culprits
 
 
 def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> TakenRecords:
@@ -363,14 +321,20 @@ def close_or_refuse(
     if closed.error is None:
         return closed
     taken, error = closed.taken, closed.error
-    closed, culprits = close_without_culprits(begun, records, decode, closed)
-    if closed.error is None:
+    culprits = find_culprits(records, lambda some: close(begun, some, decode).error)
+    if culprits is not None:
+        numbers = {number for number, _ in culprits}
+        rest = [record for number, record in enumerate(records) if number not in numbers]
+        closed = close(begun, rest, decode)
         closed.model.count_refused(len(culprits))
-        offsets = ", ".join(str(received.offset) for received, _ in culprits)
+        refused = in_order([(records[number], Refusal("PROCESS", own)) for number, own in culprits])
         logger.error(
-            "%s failed. Dead letters are the records that cause the failure: %s", about, offsets, exc_info=error
+            "%s failed. Dead letters are the records that cause the failure: %s",
+            about,
+            ", ".join(str(received.offset) for received, _ in refused),
+            exc_info=error,
         )
-        return closed._replace(taken=replace(closed.taken, refused=in_order(closed.taken.refused + culprits)))
+        return closed._replace(taken=replace(closed.taken, refused=in_order(closed.taken.refused + refused)))
     logger.error("%s failed. Its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *taken.labelled]
     refused = in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
