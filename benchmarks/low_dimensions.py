@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.config import parameters
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model.whitening import whiten
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
-from stream_osr.trained import train_model
+from stream_osr.training.trained import train_model
 
 TRAINING, STREAM, BATCH = 40, 600, 64
 

@@ -22,11 +22,11 @@ from benchmarks.plain import plain_step
 from benchmarks.speed import STEPS, Setting
 from stream_osr.config import parameters
 from stream_osr.evaluation import OpenSetReport
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.whitening import whiten
-from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel, train_model
 
 UNKNOWN = -1
 Step = Callable[..., tuple[StreamState, np.ndarray]]

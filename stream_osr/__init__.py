@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from stream_osr.discovery.summaries import Signals, Summary
     from stream_osr.keyed import Keyed
     from stream_osr.recognizer import OpenSetRecognizer
-    from stream_osr.trained import TrainedModel
-    from stream_osr.training_report import TrainingReport
+    from stream_osr.training.trained import TrainedModel
+    from stream_osr.training.training_report import TrainingReport
 
 __all__ = [
     "ActionUndone",

@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
+from stream_osr.instances.labels import Label as Label
+from stream_osr.instances.reading import spelled
 from stream_osr.printable_text import typed
-from stream_osr.reading import spelled
+from stream_osr.support.limits import MOST_LABEL_BYTES, trouble_with
 
-Label = bool | int | str
 FeatureName = int | str
 T = TypeVar("T")
 

@@ -19,13 +19,13 @@ from stream_osr.config import Label
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.errors import InvalidParameter, PersistenceError
+from stream_osr.instances.times_and_keys import key_of, time_of
 from stream_osr.model.step import INSTANCES_PER_SLOT, SPARE
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.state_store import FolderStore, StateStore, StoredState
 from stream_osr.stream.recognizer_state import all_met
 from stream_osr.stream.state import BufferedInstance
-from stream_osr.times_and_keys import key_of, time_of
-from stream_osr.trained import TrainedModel
+from stream_osr.support.state_store import FolderStore, StateStore, StoredState
+from stream_osr.training.trained import TrainedModel
 
 MEMORY = 1 << 30
 """Default of the memory for awake recognizers, in bytes."""

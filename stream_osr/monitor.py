@@ -13,8 +13,8 @@ from river.utils.dataframe import into_frame
 from stream_osr.config import Label
 from stream_osr.decision import Decision, Decisions
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
-from stream_osr.features import column_values, frame_rows
-from stream_osr.labels import clean_label, label_array, unknown_label
+from stream_osr.instances.features import column_values, frame_rows
+from stream_osr.instances.labels import clean_label, label_array, unknown_label
 from stream_osr.printable_text import typed
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream.monitoring import recall_among

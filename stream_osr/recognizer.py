@@ -17,19 +17,18 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, from_bytes, kind_over, read_archive, to_bytes, write_archive
-from stream_osr.atomic import remove_unfinished
 from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
 from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
-from stream_osr.features import check_mapping, check_rows, data_frame, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
-from stream_osr.kinds import Name
-from stream_osr.labels import check_label, label_array
+from stream_osr.instances.features import check_mapping, check_rows, data_frame, frame_matrix, frame_rows
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.labels import check_label, label_array
+from stream_osr.instances.times_and_keys import key_of, keys_of, time_of, times_of
 from stream_osr.model.marginal import Statistics
-from stream_osr.one_writer import WRITERS, one_writer, refuse
 from stream_osr.stream import intake, training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
@@ -48,10 +47,11 @@ from stream_osr.stream.recognizer_state import RecognizerState, all_met, close, 
 from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
 from stream_osr.stream.summaries import emerged_statistics
 from stream_osr.stream.undo import undo
-from stream_osr.times_and_keys import key_of, keys_of, time_of, times_of
-from stream_osr.trained import TrainedModel
-from stream_osr.training_report import TrainingReport
-from stream_osr.training_set import TrainingSet
+from stream_osr.support.atomic import remove_unfinished
+from stream_osr.support.one_writer import WRITERS, one_writer, refuse
+from stream_osr.training.trained import TrainedModel
+from stream_osr.training.training_report import TrainingReport
+from stream_osr.training.training_set import TrainingSet
 from stream_osr.trust.recall import ExpectedRecall
 
 _NOT_PICKLED = ("_predictive_cache", "_measured", "_warned")

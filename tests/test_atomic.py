@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from stream_osr.atomic import write_whole
+from stream_osr.support.atomic import write_whole
 
 
 def rights(path: Path) -> str:

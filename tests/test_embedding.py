@@ -11,7 +11,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.schema_check import check_features
+from stream_osr.training.schema_check import check_features
 from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import further, learn_all, refused
 

@@ -12,12 +12,12 @@ import pytest
 
 from stream_osr import Input, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model import whitening
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.training import seat_by_groups
 from stream_osr.model.whitening import whiten
-from stream_osr.training_set import TrainingSet
+from stream_osr.training.training_set import TrainingSet
 from stream_osr.trust import references as trust
 from stream_osr.trust.recall import promise
 from tests.oracles import balance as oracle

@@ -14,7 +14,7 @@ import pytest
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError
-from stream_osr.state_store import FolderStore
+from stream_osr.support.state_store import FolderStore
 from tests.blobs import ended, fitted, further, stream_part
 
 ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)

@@ -12,9 +12,9 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidParameter
-from stream_osr.features import Features
-from stream_osr.kinds import OTHER, Kinds, category_of, commonest
-from stream_osr.limits import MOST_CATEGORY_BYTES
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import OTHER, Kinds, category_of, commonest
+from stream_osr.support.limits import MOST_CATEGORY_BYTES
 from tests.blobs import ended
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer
 from stream_osr.errors import InvalidLabel
-from stream_osr.labels import check_label, clean_label, unknown_label
+from stream_osr.instances.labels import check_label, clean_label, unknown_label
 from tests.blobs import further
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
-from stream_osr.limits import MOST_FEATURES, MOST_KEY_BYTES, MOST_LABEL_BYTES, check_key, fits_as_key
+from stream_osr.support.limits import MOST_FEATURES, MOST_KEY_BYTES, MOST_LABEL_BYTES, check_key, fits_as_key
 from tests.blobs import NEW, around, fitted, learn_all, refused, training_part
 
 X = {"a": 1.0, "b": 1.0}

@@ -9,12 +9,12 @@ import pytest
 
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features
-from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.instances.features import Features
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.prior import make_prior
 from stream_osr.model.subspace import MOST
-from stream_osr.trained import train_model
+from stream_osr.support.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.training.trained import train_model
 
 
 def test_a_large_need_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

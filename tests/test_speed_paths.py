@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
-from stream_osr.parallel import each
+from stream_osr.support.parallel import each
 from tests.blobs import ended, fitted, play, stream_part
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import PersistenceError
-from stream_osr.state_store import FolderStore, StateStore, StoredState, UrlStore, newest
+from stream_osr.support.state_store import FolderStore, StateStore, StoredState, UrlStore, newest
 
 OpenStore = Callable[[], StateStore]
 """Opens the same store again, as another process does."""

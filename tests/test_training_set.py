@@ -7,8 +7,8 @@ import pickle
 
 import numpy as np
 
-from stream_osr.features import Features
-from stream_osr.training_set import TrainingSet
+from stream_osr.instances.features import Features
+from stream_osr.training.training_set import TrainingSet
 
 CLASSES = ("left", "right", "rare")
 

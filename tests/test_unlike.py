@@ -13,7 +13,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance
-from stream_osr.schema_check import NONE, check_features, least_features
+from stream_osr.training.schema_check import NONE, check_features, least_features
 from tests.blobs import around, learn_all
 
 NAMES = ("a", "b", "c", "d")

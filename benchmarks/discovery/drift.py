@@ -22,10 +22,10 @@ from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLA
 from benchmarks.paper.protocol import Split, split
 from stream_osr import ClassDrifted
 from stream_osr.config import Parameters, parameters
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model.whitening import whiten
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
-from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel, train_model
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")
 BATCH = 64

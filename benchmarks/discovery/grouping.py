@@ -30,10 +30,10 @@ from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
 from stream_osr.config import Parameters, parameters
 from stream_osr.discovery.new_classes import LEAST_SIZE, SubclassDistances, gather, tree
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model.whitening import whiten
 from stream_osr.stream import BufferedInstance, close_batch, new_classes, open_stream
-from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)
 GATHERINGS = ("unmerged", "gathered", "as decided", "true number", "majority")

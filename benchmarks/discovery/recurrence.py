@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.discovery import gaussians, mixtures
 from benchmarks.discovery.streams import Heard, listen, prepare
 from stream_osr import OpenSetRecognizer
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 GONE_FOR = 50_000
 MADE_UP = "GAUSSIAN"

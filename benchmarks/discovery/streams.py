@@ -18,8 +18,8 @@ from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMer
 from stream_osr.config import grouped, parameters
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import TimeToDetection
-from stream_osr.features import Features
-from stream_osr.trained import TrainedModel, train_model
+from stream_osr.instances.features import Features
+from stream_osr.training.trained import TrainedModel, train_model
 
 FIVE = tuple(KNOWN_CLASSES)
 """The data sets of the paper."""

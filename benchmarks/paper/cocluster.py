@@ -16,7 +16,7 @@ from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.training import dish_of_guests, seat_by_groups, sweep
 from stream_osr.model.whitening import fit_mixed, whiten
-from stream_osr.parallel import one_thread
+from stream_osr.support.parallel import one_thread
 
 UNKNOWN = -1
 

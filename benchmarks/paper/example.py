@@ -7,7 +7,7 @@ from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import OpenSetReport
-from stream_osr.labels import unknown_label
+from stream_osr.instances.labels import unknown_label
 
 name = sys.argv[1] if len(sys.argv) > 1 else "PENDIGITS"
 seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0

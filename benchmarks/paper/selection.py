@@ -14,14 +14,14 @@ import numpy as np
 
 from benchmarks.paper.protocol import validation_split
 from stream_osr.config import Parameters
-from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.parallel import one_thread
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
-from stream_osr.trained import TrainedModel, train_model
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.coordinates import as_modelled, fit_coordinates
+from stream_osr.training.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
 SCALE = (1e-5, 1e-4, 1e-3, 1e-2, *(round(0.1 * i, 1) for i in range(1, 11)))

@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks.trust.closed_streams import STREAMS, problem
 from benchmarks.trust.problems import follow, train
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 __all__ = ["STREAMS", "measure"]
 

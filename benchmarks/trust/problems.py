@@ -13,7 +13,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import OpenSetReport, auroc, expected_calibration_error
-from stream_osr.training_report import TrainingReport
+from stream_osr.training.training_report import TrainingReport
 
 UNKNOWN = -1
 """Stands for every class that is not known."""

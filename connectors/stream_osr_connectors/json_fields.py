@@ -96,7 +96,7 @@ class JsonFields(NamedTuple):
             values = fields if nested_fields is None else nested_fields
             found = {name: values.get(name) for name in self.features}
             if None in found.values():
-                from stream_osr.embedding import folded  # slow to import
+                from stream_osr.instances.embedding import folded  # slow to import
 
                 found = {name: values.get(name) for name in folded(self.features, values)}
             return found

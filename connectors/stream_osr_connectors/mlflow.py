@@ -18,11 +18,11 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.explain import values_of
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.frames import decisions_frame
-from stream_osr.labels import unknown_label
-from stream_osr.missing import is_missing
+from stream_osr.instances.labels import unknown_label
+from stream_osr.instances.missing import is_missing
 from stream_osr.printable_text import printable
 from stream_osr.stream.decisions import most_probable
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 try:
     import mlflow

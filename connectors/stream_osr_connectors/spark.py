@@ -18,7 +18,7 @@ import pandas
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidParameter, PersistenceError
 from stream_osr.printable_text import typed
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 from .files.checkpoint import load_model
 from .files.json_lines import as_text

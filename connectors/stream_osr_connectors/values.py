@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from stream_osr import reading
+from stream_osr.instances import reading
 from stream_osr.printable_text import brief
 
 LabelType: TypeAlias = Literal["auto", "str", "int"]

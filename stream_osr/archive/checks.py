@@ -21,7 +21,7 @@ from stream_osr.archive.rules import Scope, need
 from stream_osr.config import Arguments, archived, grouped, parameters, plain
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import StreamOSRError
-from stream_osr.labels import check_label, unknown_label
+from stream_osr.instances.labels import check_label, unknown_label
 from stream_osr.model.dependence import LAGS
 from stream_osr.model.dishes import log_constant
 from stream_osr.model.jit import Array

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from stream_osr.config import Label
 from stream_osr.discovery.new_classes import MOST_NAMES, Estimate
 from stream_osr.discovery.signal_table import COUNTED
-from stream_osr.features import Features
-from stream_osr.kinds import Name
-from stream_osr.missing import is_missing
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.missing import is_missing
 from stream_osr.printable_text import counted, html_table, listed, printable
 from stream_osr.trust.recall import ExpectedRecall, RecallByGroup
 

@@ -20,8 +20,8 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.detection import TimeToDetection
 from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
 from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
-from stream_osr.labels import unknown_label
-from stream_osr.trained import TrainedModel
+from stream_osr.instances.labels import unknown_label
+from stream_osr.training.trained import TrainedModel
 
 
 class StreamModel(Protocol):

@@ -24,7 +24,7 @@ from stream_osr.model.marginal import Statistics, log_marginals, of_nobody
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE
 from stream_osr.model.whitening import shrunk_covariance
-from stream_osr.parallel import each
+from stream_osr.support.parallel import each
 
 MOST_CELLS = 20
 """Most cells of a class."""

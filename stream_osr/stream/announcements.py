@@ -16,7 +16,7 @@ from stream_osr.discovery.histories import trend
 from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
 from stream_osr.model.franchise import StreamState
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 
 def about(trained: TrainedModel, state: StreamState) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.model.missing import NOTHING, MissingPattern, filled_in
 from stream_osr.model.prior import numbers_of
-from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
@@ -30,7 +29,8 @@ from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import Dependence, ask_references, keep_promise
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.prior_odds import shift_odds
 
 

@@ -15,21 +15,21 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
 from stream_osr.discovery.histories import SubclassHistory, lifecycle
 from stream_osr.errors import InvalidParameter
-from stream_osr.kinds import recoded
+from stream_osr.instances.kinds import recoded
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.lifecycle_moves import DormantSubclasses, no_dormant, only_dormant
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import width_of
 from stream_osr.model.transfer import CategoryOrigin, CoordinateMap, class_of, move_in, origins, passage, restate
-from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.naming import adopt, with_estimate
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, as_batches, from_batches, remembered
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.trained import TrainedModel
 
 MOST_ROWS = 128
 """Latest rows of a subclass that test whether the new model knows it, if the subclass has no sample."""

@@ -17,7 +17,7 @@ from stream_osr.model.lifecycle_moves import DormantSubclasses, bring_back, no_d
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.balance import KnownShares, ReferenceCounts
 
 PRIOR_SEATS = 50.0

@@ -12,8 +12,8 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.events import NEW_VALUE
 from stream_osr.discovery.explain import category_names
-from stream_osr.kinds import Name
-from stream_osr.labels import unknown_label
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.labels import unknown_label
 from stream_osr.model.contributions import LogOddsParts, QueryForms, query_forms, split_log_odds
 from stream_osr.model.responsibilities import log_seats_of, view
 from stream_osr.model.whitening import numeric
@@ -21,7 +21,7 @@ from stream_osr.printable_text import printable
 from stream_osr.stream.faults import believable
 from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 
 class FeatureContribution(NamedTuple):

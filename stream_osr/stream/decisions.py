@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
-from stream_osr.labels import unknown_label
+from stream_osr.instances.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.stream.chain import IdentityChanges
 from stream_osr.stream.seating import BatchPosterior, window_together

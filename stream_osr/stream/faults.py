@@ -10,11 +10,11 @@ import numpy as np
 from stream_osr.decision import Decision
 from stream_osr.discovery import data_quality
 from stream_osr.discovery import events as ev
-from stream_osr.kinds import Name
+from stream_osr.instances.kinds import Name
 from stream_osr.stream.announcements import about
 from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.state import Copy, DataFaults, ForeignValue, Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 
 class BatchFaults(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_osr.discovery import events as ev
 from stream_osr.errors import NothingToJudge
-from stream_osr.kinds import Name
+from stream_osr.instances.kinds import Name
 from stream_osr.model.places import (
     Places,
     features_unmoved,
@@ -41,7 +41,7 @@ from stream_osr.model.shared_offset import (
 )
 from stream_osr.stream.arrival_order import Arrival, independent_locations
 from stream_osr.stream.seating import BatchPosterior
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.references import References, once
 
 LATEST = 64

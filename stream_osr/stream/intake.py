@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.absent import absent_as_zero
 from stream_osr.config import Label
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import (
+from stream_osr.instances.absent import absent_as_zero
+from stream_osr.instances.features import (
     FeatureRow,
     Features,
     categorical_columns,
@@ -21,15 +21,15 @@ from stream_osr.features import (
     frame_rows,
     split_columns,
 )
-from stream_osr.kinds import Name
-from stream_osr.labels import check_label, spelled_alike
-from stream_osr.limits import check_label as check_length
-from stream_osr.limits import check_names, check_room, check_storable
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.labels import check_label, spelled_alike
+from stream_osr.instances.times_and_keys import group_of, key_of, time_of
 from stream_osr.printable_text import typed
-from stream_osr.schema_check import difference, least_features
 from stream_osr.stream.recognizer_state import RecognizerState
-from stream_osr.times_and_keys import group_of, key_of, time_of
-from stream_osr.trained import TrainedModel
+from stream_osr.support.limits import check_label as check_length
+from stream_osr.support.limits import check_names, check_room, check_storable
+from stream_osr.training.schema_check import difference, least_features
+from stream_osr.training.trained import TrainedModel
 
 logger = logging.getLogger("stream_osr")
 

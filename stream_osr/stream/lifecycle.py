@@ -38,7 +38,7 @@ from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances
 from stream_osr.stream.reference_check import owned_by
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 TRIED_AGAIN = 1.25
 """Growth after which the split test of a whole subclass is repeated."""

@@ -29,7 +29,7 @@ from stream_osr.stream.decisions import most_probable
 from stream_osr.stream.reference_check import mean_of_references
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.levels import log_odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results, shares_of_labels

@@ -22,7 +22,6 @@ from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
-from stream_osr.parallel import one_thread
 from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
@@ -32,7 +31,8 @@ from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
 from stream_osr.stream.undo_log import FrameVerdict, MovedTables, Muting, Promotion, record
-from stream_osr.trained import TrainedModel
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.trained import TrainedModel
 
 Keys = Sequence[Sequence[int]]
 """Identities in each chain."""

@@ -15,7 +15,7 @@ from stream_osr.model.prior import homogeneous, width_of
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.state import Stream
 from stream_osr.stream.undo_log import Labelling
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200

@@ -31,7 +31,7 @@ from stream_osr.stream.chain import PRIOR_SEATS, open_chain
 from stream_osr.stream.frame import features_at_training
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import ForeignValue, Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 KNOWN = 0.5
 """Probability of unknown below which the other columns make an instance known."""

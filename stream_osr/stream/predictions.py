@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.labels import unknown_label
+from stream_osr.instances.labels import unknown_label
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_class_densities
 from stream_osr.model.missing import (
@@ -37,7 +37,7 @@ from stream_osr.stream.odd_columns import ForeignColumns
 from stream_osr.stream.reference_check import current_shares, fit_check, model_of, typicality_of
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
 from stream_osr.trust.levels import known_by_typicality, levels_of, log_odds_of_new, mean_log_odds, typicality
 from stream_osr.trust.prior_odds import shift_odds

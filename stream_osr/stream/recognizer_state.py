@@ -16,8 +16,8 @@ from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summaries import SchemaMismatch, begin
 from stream_osr.errors import NotTrained
-from stream_osr.features import Features
-from stream_osr.kinds import Name
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import Name
 from stream_osr.model.missing import missing_of
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
@@ -28,8 +28,8 @@ from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.odd_columns import without_codes
 from stream_osr.stream.seating import complete
 from stream_osr.stream.state import BufferedInstance, Stream
-from stream_osr.trained import TrainedModel
-from stream_osr.training_set import TrainingSet
+from stream_osr.training.trained import TrainedModel
+from stream_osr.training.training_set import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)

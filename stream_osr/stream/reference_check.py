@@ -24,9 +24,9 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
-from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
+from stream_osr.support.parallel import each
 from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, class_shares, counted, votes
 from stream_osr.trust.levels import (
     DEMANDED,

@@ -15,9 +15,9 @@ from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.missing import MissingPattern, complete_rows, is_complete
 from stream_osr.model.responsibilities import nearby, query_rows, view
-from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
+from stream_osr.support.parallel import each
 from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31

@@ -27,14 +27,14 @@ from stream_osr.discovery.summaries import Signals
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
-from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
 from stream_osr.stream.frame import Frame
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
-from stream_osr.trained import TrainedModel
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.prior_odds import PriorOdds, start_odds
 from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References

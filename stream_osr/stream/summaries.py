@@ -15,7 +15,7 @@ from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, Rec
 from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 GROWN = 1.25
 """Growth factor: a subclass is published again when its size passes a power of this factor, up or down."""

@@ -14,7 +14,6 @@ from stream_osr.errors import NothingToUndo
 from stream_osr.model import edit
 from stream_osr.model.edit import Seat
 from stream_osr.model.transfer import translated
-from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain, awake, refreshed
 from stream_osr.stream.class_shift import class_shifts, without_class
@@ -23,7 +22,8 @@ from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, places, unshared
 from stream_osr.stream.state import Stream
 from stream_osr.stream.undo_log import FrameVerdict, Labelling, MovedTables, Promotion
-from stream_osr.trained import TrainedModel
+from stream_osr.support.parallel import one_thread
+from stream_osr.training.trained import TrainedModel
 
 
 def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:

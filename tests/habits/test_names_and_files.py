@@ -17,8 +17,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive.records import VERSION
-from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import InvalidInstance, PersistenceError
+from stream_osr.support.atomic import remove_unfinished, write_whole
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.locking import sole_writer
 from tests import processes
@@ -124,7 +124,7 @@ def test_a_deeply_nested_key_is_refused(levels: int) -> None:
 
 def test_leftovers_of_killed_saves_are_removed(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys\nfrom stream_osr.atomic import write_whole\n"
+        "import os, signal, sys\nfrom stream_osr.support.atomic import write_whole\n"
         "write_whole('m.osr', lambda file: (file.write(b'x'), file.flush(), os.kill(os.getpid(), signal.SIGKILL)))"
     )
     for _ in range(2):

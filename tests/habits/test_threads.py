@@ -14,8 +14,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConcurrentChange
-from stream_osr.one_writer import WRITERS
 from stream_osr.stream import recognizer_state
+from stream_osr.support.one_writer import WRITERS
 
 RNG = np.random.default_rng(0)
 ROWS = [{"a": 12.0 * (i % 2) + RNG.normal(), "b": RNG.normal()} for i in range(200)]

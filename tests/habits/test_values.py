@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import Input, OpenSetRecognizer, reading
+from stream_osr import Input, OpenSetRecognizer
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
-from stream_osr.kinds import codes_of
+from stream_osr.instances import reading
+from stream_osr.instances.kinds import codes_of
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stream_osr.parallel import one_thread
+from stream_osr.support.parallel import one_thread
 from stream_osr_connectors.http_service.acceptor import Acceptor
 from stream_osr_connectors.http_service.folder_run import FolderRun
 from stream_osr_connectors.http_service.instances import MOST_BODY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from stream_osr.parallel import one_thread
+from stream_osr.support.parallel import one_thread
 
 
 def blas_threads() -> set[int]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stream_osr.config import Parameters
-from stream_osr.coordinates import as_modelled, fit_coordinates
-from stream_osr.features import Features
+from stream_osr.instances.features import Features
 from stream_osr.model import imputation
 from stream_osr.model.imputation import fill_groups
+from stream_osr.training.coordinates import as_modelled, fit_coordinates
 
 MIXING = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 0.9]])
 

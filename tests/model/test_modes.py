@@ -13,10 +13,10 @@ from scipy.cluster.vq import kmeans2
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
-from stream_osr.members import priors_of_modes
 from stream_osr.model import modes as library
 from stream_osr.model.prior import Prior
 from stream_osr.model.whitening import aligned, along_subclasses, fit_whitening, raw_difference, whiten
+from stream_osr.training.members import priors_of_modes
 
 
 def two_modes(d: int = 6, apart: float = 12.0, n: int = 400, share: float = 0.5) -> np.ndarray:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import Input, OpenSetRecognizer
-from stream_osr.dependent import Ensemble, without_runs
+from stream_osr.training.dependent import Ensemble, without_runs
 
 
 def process(n: int, seed: int, d: int = 3, memory: float = 0.98) -> tuple[pd.DataFrame, pd.Series]:

@@ -9,18 +9,21 @@ from graphlib import CycleError, TopologicalSorter
 from tools.checks.sources import Sources
 
 LIBRARY: tuple[tuple[str, ...], ...] = (
-    (
-        "errors printable_text limits config decision embedding entries features kinds missing reading "
-        "times_and_keys labels atomic memory parallel version compiling one_writer state_store",
-    ),
+    ("printable_text", "compiling", "version"),
+    ("errors",),
+    ("support",),
+    ("instances",),
+    ("config",),
+    ("decision",),
     ("model",),
     ("trust",),
     ("discovery",),
-    ("coordinates members absent dependent trained training_set training_report schema_check",),
+    ("training",),
     ("evaluation",),
     ("stream",),
     ("archive",),
-    ("frames recognizer",),
+    ("frames",),
+    ("recognizer",),
     ("keyed", "monitor"),
     ("stream_osr",),
     ("sklearn",),

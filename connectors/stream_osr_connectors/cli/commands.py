@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.limits import MOST_DIGITS
 from stream_osr.printable_text import brief
+from stream_osr.support.limits import MOST_DIGITS
 from stream_osr_connectors.cli.service import ServiceCommand, settings_of
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, label_of_text

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from stream_osr.errors import ConnectorError
-from stream_osr.limits import MOST_DIGITS
+from stream_osr.support.limits import MOST_DIGITS
 from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
@@ -94,7 +94,7 @@ def fit(given: FitOptions) -> None:
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    from stream_osr.labels import doubtful  # slow to import, and --help does without
+    from stream_osr.instances.labels import doubtful  # slow to import, and --help does without
     from stream_osr_connectors.files.intake import Account, Intake
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
@@ -226,7 +226,7 @@ def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: 
     ConnectorError
         The message names the class.
     """
-    from stream_osr.reading import spelled_label
+    from stream_osr.instances.reading import spelled_label
 
     learnt = {spelled_label(label) for label in model.value.labels}
     lost = {label: count for label, count in found.labels.items() if label not in learnt}

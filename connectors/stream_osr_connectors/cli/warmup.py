@@ -49,7 +49,7 @@ def compiling_beside() -> Iterator[None]:
     from stream_osr.compiling import wait_silently
     from stream_osr.model.jit import is_to_be_cached
     from stream_osr.model.step import seat_batch
-    from stream_osr.parallel import usable_cores
+    from stream_osr.support.parallel import usable_cores
 
     kernel: Any = seat_batch
     helps = usable_cores() > 1 and is_to_be_cached(kernel)
@@ -77,8 +77,8 @@ def compile_stream() -> None:
     from stream_osr import ModelOptions, OpenSetRecognizer
     from stream_osr.compiling import compile_for_another
     from stream_osr.config import Parameters
-    from stream_osr.features import Features
-    from stream_osr.trained import train_model
+    from stream_osr.instances.features import Features
+    from stream_osr.training.trained import train_model
 
     gc.disable()  # the objects of a compilation live as long as this process
     compile_for_another()

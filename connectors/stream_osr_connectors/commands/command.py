@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from stream_osr import OpenSetRecognizer, limits
+from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import (
     InvalidInstance,
@@ -17,9 +17,10 @@ from stream_osr.errors import (
     NothingToJudge,
     NothingToUndo,
 )
+from stream_osr.instances.labels import as_known, clean_label
 from stream_osr.keyed import full_id
-from stream_osr.labels import as_known, clean_label
 from stream_osr.printable_text import brief, typed
+from stream_osr.support import limits
 
 from ..values import DecodeError, key_of, label_of_json
 

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from stream_osr.atomic import flush_folder, private
 from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
 from stream_osr.printable_text import printable
+from stream_osr.support.atomic import flush_folder, private
 
 from .command import Command, CommandResult, Result
 from .command_entry import CommandEntry, pair_undos

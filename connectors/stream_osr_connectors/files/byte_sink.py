@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
+from stream_osr.support.atomic import flush_folder
 
 from ..base import BatchCloser, Position
 from .identity import identity_at, why_not

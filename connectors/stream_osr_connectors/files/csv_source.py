@@ -16,15 +16,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
+from stream_osr.instances.reading import TRUTH, Comma
 from stream_osr.printable_text import counted
-from stream_osr.reading import TRUTH, Comma
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
 from .line_source import LineReader, LineSource, ReadOptions, Rows, TextLine, raw_text, what_there_is
 
 if TYPE_CHECKING:
-    from stream_osr.kinds import Name
+    from stream_osr.instances.kinds import Name
 
 _MAX_LINES = 1000
 """Most lines of one row. This bounds how much the reader repeats after a stray quote."""
@@ -32,7 +32,7 @@ _MAX_LINES = 1000
 _FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 _OF_NUMBERS = "+-.0123456789Ee"
-"""Characters of a number in which ``float`` and :func:`stream_osr.reading.number` agree."""
+"""Characters of a number in which ``float`` and :func:`stream_osr.instances.reading.number` agree."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 

@@ -119,9 +119,9 @@ class FileRun:
     Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated.
     :meth:`go_on` resumes a run. A record is set aside with its reason if the source cannot decode it, if the
     recognizer cannot use it, or if it is unlike the training records
-    (:func:`stream_osr.schema_check.check_features`). So are the records of a micro-batch that cannot be closed
-    (:mod:`.intake`). The stream continues. The recognizer counts these records (``counters["refused"]``,
-    ``signals.data_quality``).
+    (:func:`stream_osr.training.schema_check.check_features`). So are the records that make the closing of a
+    micro-batch fail (:mod:`.intake`). The stream continues. The recognizer counts these records
+    (``counters["refused"]``, ``signals.data_quality``).
 
     The run applies commands to the checkpoint (:mod:`stream_osr_connectors.commands`) between two records, also while
     the source waits for input, and saves the checkpoint at once.

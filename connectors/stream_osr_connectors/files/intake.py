@@ -14,10 +14,10 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.discovery.events import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
-from stream_osr.labels import as_known
+from stream_osr.instances.labels import as_known
 from stream_osr.printable_text import printable
-from stream_osr.schema_check import check_features
 from stream_osr.stream import BufferedInstance
+from stream_osr.training.schema_check import check_features
 
 from ..base import BadRecord, Record, Sink
 from .line_source import Rows

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple
 
-from stream_osr.reading import Unreadable, is_dated, number
+from stream_osr.instances.reading import Unreadable, is_dated, number
 
 from ..base import Record
 from ..values import DecodeError, seconds

@@ -26,7 +26,7 @@ from .open_file import UNREADABLE, is_standard, open_input, why
 if TYPE_CHECKING:
     import numpy as np
 
-    from stream_osr.kinds import Name
+    from stream_osr.instances.kinds import Name
 
 logger = logging.getLogger("stream_osr")
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from stream_osr.atomic import remove_unfinished, why_irreplaceable
 from stream_osr.errors import ConnectorError, InUse
+from stream_osr.support.atomic import remove_unfinished, why_irreplaceable
 
 from .open_file import why
 

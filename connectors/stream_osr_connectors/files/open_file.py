@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, TextIO, cast
 
-from stream_osr import atomic
 from stream_osr.errors import ConnectorError
+from stream_osr.support import atomic
 
 WAIT_SECONDS = 0.2
 """Longest wait without a callback."""

@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
+from stream_osr.support.atomic import flush_folder
 
 from ..base import Position
 from .byte_sink import DurableSink

@@ -301,7 +301,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             held = ["features"]
         else:
             there, held = types, []
-        from stream_osr.embedding import folded  # slow to import
+        from stream_osr.instances.embedding import folded  # slow to import
 
         self.feature_columns = None if fields.features is None else folded(fields.features, there)
         if self.feature_columns is None:

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_osr import Keyed, OpenSetRecognizer, limits
+from stream_osr import Keyed, OpenSetRecognizer
 from stream_osr.archive.rules import array, fields, many, maybe, plain, text
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.keyed import COUNTS
 from stream_osr.printable_text import brief
-from stream_osr.state_store import FolderStore
+from stream_osr.support import limits
+from stream_osr.support.state_store import FolderStore
 
 from ..base import Record
 from ..commands.command import Command, CommandResult

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.embedding import flat
-from stream_osr.entries import is_index, is_marked
-from stream_osr.printable_text import brief
-from stream_osr.reading import (
+from stream_osr.instances.embedding import flat
+from stream_osr.instances.entries import is_index, is_marked
+from stream_osr.instances.reading import (
     MISSING_NUMBERS,
     LabelKind,
     Tally,
@@ -22,7 +21,8 @@ from stream_osr.reading import (
     spelled,
     spelled_label,
 )
-from stream_osr.trained import TrainedModel
+from stream_osr.printable_text import brief
+from stream_osr.training.trained import TrainedModel
 
 from ..base import BadRecord, Record, Source
 from ..values import DecodeError, LabelType

@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 
-from stream_osr import OpenSetRecognizer, limits
+from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.printable_text import brief, printable
-from stream_osr.schema_check import check_features
+from stream_osr.support import limits
+from stream_osr.training.schema_check import check_features
 
 from ..json_fields import JsonFields
 from ..values import DecodeError

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from stream_osr.atomic import flush_folder, private, write_whole
 from stream_osr.errors import ConnectorError
+from stream_osr.support.atomic import flush_folder, private, write_whole
 
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..files.json_lines import JsonLinesSource

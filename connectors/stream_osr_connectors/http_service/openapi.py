@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import stream_osr
-from stream_osr import limits
+from stream_osr.support import limits
 
 from ..commands.command import MOST_ON_PAGE
 from .instances import MOST_INSTANCES

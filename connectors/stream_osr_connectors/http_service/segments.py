@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from stream_osr.atomic import flush_folder, private
 from stream_osr.errors import ConnectorError
+from stream_osr.support.atomic import flush_folder, private
 
 from ..files.open_file import why
 

@@ -10,7 +10,7 @@ import uvicorn
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError
-from stream_osr.parallel import one_thread
+from stream_osr.support.parallel import one_thread
 
 from ..page.live.access import KnownHosts, Tokens
 from ..page.live.page_host import address_of, configure, run_server

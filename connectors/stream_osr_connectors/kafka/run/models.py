@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.atomic import flush_folder
 from stream_osr.config import WITHOUT_END, archived, grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError, StreamOSRError
+from stream_osr.support.atomic import flush_folder
 
 from ..client.errors import start_explained
 from ..log import logger

@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeVar
 import orjson
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.labels import as_known
+from stream_osr.instances.labels import as_known
 from stream_osr.printable_text import brief
-from stream_osr.schema_check import check_features
 from stream_osr.stream.culprits import find_culprits
+from stream_osr.training.schema_check import check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 

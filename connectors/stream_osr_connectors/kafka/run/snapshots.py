@@ -23,8 +23,8 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
 from stream_osr.archive.rules import Scope, fields, many, maybe, text, tuple_of, whole
-from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.support.atomic import write_whole
 
 from ..client.interface import Committed
 from ..log import Seldom, logger

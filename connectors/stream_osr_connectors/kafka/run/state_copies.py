@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_osr.atomic import write_whole
 from stream_osr.errors import PersistenceError
-from stream_osr.state_store import StateStore, StoreChanges, StoredState, UrlStore
+from stream_osr.support.atomic import write_whole
+from stream_osr.support.state_store import StateStore, StoreChanges, StoredState, UrlStore
 
 from ..log import logger
 from ..settings import ServiceSettings

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.state_store import StateStore, StoreChanges, StoredState, selected
+from stream_osr.support.state_store import StateStore, StoreChanges, StoredState, selected
 
 from ..backoff import CLOSE_SECONDS, close
 from ..client.consumers import TopicFollower

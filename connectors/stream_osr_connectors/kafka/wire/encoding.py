@@ -18,7 +18,7 @@ from typing import NamedTuple, get_args
 import orjson
 
 from stream_osr import Decision
-from stream_osr.limits import MOST_KEY_BYTES
+from stream_osr.support.limits import MOST_KEY_BYTES
 
 from ..log import Seldom
 from ..places import Place

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from stream_osr import Decision, Event
-from stream_osr.limits import MOST_KEY_BYTES
+from stream_osr.support.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import orjson
 
-from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError
+from stream_osr.instances.embedding import flat
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:

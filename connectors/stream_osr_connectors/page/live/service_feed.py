@@ -14,8 +14,8 @@ from urllib.request import ProxyHandler, build_opener
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError
+from stream_osr.instances.embedding import flat
 from stream_osr_connectors.kafka.client.consumers import TopicFollower
 from stream_osr_connectors.kafka.client.errors import explained, quieten, start_explained
 from stream_osr_connectors.kafka.client.interface import ClientError

@@ -17,7 +17,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import counted
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr_connectors.page.formatting import percent
 from stream_osr_connectors.page.report.class_summary import EmergedSubclass
 from stream_osr_connectors.page.report.decisions_table import (

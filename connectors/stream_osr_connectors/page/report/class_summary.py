@@ -16,7 +16,7 @@ from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUI
 from stream_osr.discovery.summaries import Summary
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.stream import Stream
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.input_records import reading, real, whole
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable

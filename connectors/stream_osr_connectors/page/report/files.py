@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr.archive.files import MAGIC
-from stream_osr.embedding import flat
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.instances.embedding import flat
 from stream_osr.keyed import KeySummary
 from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.embedding import expanded, names_of, stacked, widths_of
-from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
-from stream_osr.missing import is_missing, without_mask
+from stream_osr.instances.embedding import expanded, names_of, stacked, widths_of
+from stream_osr.instances.entries import LARGEST, is_marked, number_of
+from stream_osr.instances.kinds import NUMERIC, Coder, Kinds, Name
+from stream_osr.instances.missing import is_missing, without_mask
+from stream_osr.instances.reading import spelled
 from stream_osr.printable_text import brief, listed, typed
-from stream_osr.reading import spelled
 
 _PLAIN = frozenset((float, int, np.float64))
 _MASKED = frozenset((np.ma.MaskedArray, np.ma.core.MaskedConstant))
@@ -57,7 +57,7 @@ class Features:
     Attributes
     ----------
     widths
-        Fields that lists can be in, and the length of each list (:mod:`stream_osr.embedding`).
+        Fields that lists can be in, and the length of each list (:mod:`stream_osr.instances.embedding`).
 
     Examples
     --------
@@ -121,7 +121,7 @@ class Features:
         return [name for name in x if name not in self._expected]
 
     def expanded(self, x: Mapping[Any, Any], number: int | None = None, *, new: bool = False) -> Mapping[Any, Any]:
-        """Replace each list in an instance by its numbers (:func:`stream_osr.embedding.expanded`)."""
+        """Replace each list in an instance by its numbers (:func:`stream_osr.instances.embedding.expanded`)."""
         return expanded(x, self.widths, self._single, number, new=new)
 
     def lack(self, columns: Collection[Name]) -> bool:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.entries import TIMES, is_blank, is_index, is_marked
 from stream_osr.errors import InvalidFeature
-from stream_osr.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
-from stream_osr.missing import is_missing
-from stream_osr.reading import TRUTHS, Comma, Tally, Unreadable, number, spelled
+from stream_osr.instances.entries import TIMES, is_blank, is_index, is_marked
+from stream_osr.instances.missing import is_missing
+from stream_osr.instances.reading import TRUTHS, Comma, Tally, Unreadable, number, spelled
+from stream_osr.support.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 
 Name = Hashable
 
@@ -71,7 +71,8 @@ class Kinds(NamedTuple):
     commas
         Meaning of a comma in the numbers of a feature, where training had some.
     missing
-        Texts and numbers that the caller named as missing, as :func:`stream_osr.reading.spelled` returns them.
+        Texts and numbers that the caller named as missing, as :func:`stream_osr.instances.reading.spelled` returns
+        them.
     left_out
         Features that are left out, with the reason.
     """

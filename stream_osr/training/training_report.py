@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.kinds import Name, TypedColumns
+from stream_osr.instances.kinds import Name, TypedColumns
+from stream_osr.instances.reading import MISSING_NUMBERS, comma_text
 from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.known import Known
 from stream_osr.model.modes import separate_groups
 from stream_osr.model.subspace import Plan
 from stream_osr.printable_text import brief, counted, listed
-from stream_osr.reading import MISSING_NUMBERS, comma_text
 from stream_osr.trust.recall import ENOUGH, RecallByGroup, instances_that_would_do
 
 MOSTLY = 0.5

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import MissingExtra, PersistenceError
+from stream_osr.support.atomic import remove_unfinished, write_whole
 
 _FILE = re.compile(r"(?P<name>.+)-(?P<position>\d{20})\.osr")
 

@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr import members
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features
-from stream_osr.kinds import commonest
-from stream_osr.limits import MODELLED_VALUES
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import commonest
 from stream_osr.model.binary_features import (
     NO_BINARY_FEATURES,
     OF_CONSTANT,
@@ -36,6 +34,8 @@ from stream_osr.model.whitening import (
     whiten,
 )
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
+from stream_osr.support.limits import MODELLED_VALUES
+from stream_osr.training import members
 
 MOST_OF_ALARM = 20
 """Most values in training of a number whose change alone means unknown."""

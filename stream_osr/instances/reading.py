@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from stream_osr.limits import LEAST_WHOLE, MOST_WHOLE
+from stream_osr.support.limits import LEAST_WHOLE, MOST_WHOLE
 
 Comma: TypeAlias = Literal["", "decimal", "thousands"]
 """Meaning of a comma in the numbers of a column. Empty: training values had none."""
@@ -82,7 +82,7 @@ def number(text: str, comma: Comma = "") -> float | None:
     >>> number("1,234")
     Traceback (most recent call last):
         ...
-    stream_osr.reading.Unreadable: may be 1.234 or 1234
+    stream_osr.instances.reading.Unreadable: may be 1.234 or 1234
     """
     try:
         value = float(text)

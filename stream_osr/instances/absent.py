@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from stream_osr.features import FeatureRow, Features
-from stream_osr.kinds import Name
+from stream_osr.instances.features import FeatureRow, Features
+from stream_osr.instances.kinds import Name
 
 Absent = Literal["auto", "missing", "zero"]
 

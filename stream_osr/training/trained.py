@@ -12,16 +12,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from stream_osr import members
 from stream_osr.config import Label, Parameters
-from stream_osr.coordinates import Coordinates, Modes, as_modelled, fit_coordinates, search_modes, whitened
-from stream_osr.dependent import Ensemble, judge_in_order, summarized, without_runs
 from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features
-from stream_osr.kinds import Kinds, Name, numbers_of, recoded
-from stream_osr.labels import doubtful
-from stream_osr.memory import tell_of_memory
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import Kinds, Name, numbers_of, recoded
+from stream_osr.instances.labels import doubtful
+from stream_osr.instances.reading import Comma
 from stream_osr.model.background_components import BackgroundComponent
 from stream_osr.model.binary_features import OF_CONSTANT, texts_of
 from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
@@ -32,9 +29,12 @@ from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, train
 from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
 from stream_osr.model.whitening import Whitening, whiten
-from stream_osr.parallel import each, one_thread
-from stream_osr.reading import Comma
-from stream_osr.training_report import (
+from stream_osr.support.memory import tell_of_memory
+from stream_osr.support.parallel import each, one_thread
+from stream_osr.training import members
+from stream_osr.training.coordinates import Coordinates, Modes, as_modelled, fit_coordinates, search_modes, whitened
+from stream_osr.training.dependent import Ensemble, judge_in_order, summarized, without_runs
+from stream_osr.training.training_report import (
     TrainingReport,
     report_binary_features,
     report_groups,

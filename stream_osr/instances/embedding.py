@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from stream_osr.errors import InvalidFeature
-from stream_osr.kinds import Name
-from stream_osr.limits import MOST_FEATURES
-from stream_osr.missing import is_missing, without_mask
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.missing import is_missing, without_mask
 from stream_osr.printable_text import typed
+from stream_osr.support.limits import MOST_FEATURES
 
 _SINGLE = frozenset((float, int, str, bool, type(None), np.float64))
 _NUMBERS = _SINGLE - {str}

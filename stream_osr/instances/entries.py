@@ -10,8 +10,8 @@ from datetime import date, time, timedelta
 import numpy as np
 
 from stream_osr.errors import InvalidFeature
-from stream_osr.missing import is_missing
-from stream_osr.reading import TRUTH, Comma, Unreadable, number, spelled
+from stream_osr.instances.missing import is_missing
+from stream_osr.instances.reading import TRUTH, Comma, Unreadable, number, spelled
 
 TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
 """Types of dates, times and durations."""

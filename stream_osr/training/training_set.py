@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.absent import Absent, zero_features
 from stream_osr.config import Label
-from stream_osr.features import Features
-from stream_osr.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, numbers_of
+from stream_osr.instances.absent import Absent, zero_features
+from stream_osr.instances.features import Features
+from stream_osr.instances.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, numbers_of
 
 
 class TrainingSet:
@@ -182,7 +182,7 @@ class TrainingSet:
         Parameters
         ----------
         absent
-            Value of features that an instance does not name (:func:`stream_osr.absent.zero_features`).
+            Value of features that an instance does not name (:func:`stream_osr.instances.absent.zero_features`).
 
         Returns
         -------

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_osr.errors import InvalidInstance
-from stream_osr.kinds import Name
-from stream_osr.missing import is_missing
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.missing import is_missing
 from stream_osr.printable_text import brief, listed
-from stream_osr.trained import TrainedModel
+from stream_osr.training.trained import TrainedModel
 
 NEARLY_ALL = 10
 """Training had nearly all features if at most one value in this number was missing."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.entries import LARGEST, TIMES
 from stream_osr.errors import InvalidInstance
-from stream_osr.features import column_values
-from stream_osr.limits import check_key, fits_as_key
-from stream_osr.missing import is_missing
+from stream_osr.instances.entries import LARGEST, TIMES
+from stream_osr.instances.features import column_values
+from stream_osr.instances.missing import is_missing
 from stream_osr.printable_text import typed
+from stream_osr.support.limits import check_key, fits_as_key
 
 _PLAIN_KEYS = frozenset((str, int))
 MOST_LEVELS = 16
@@ -93,7 +93,7 @@ def key_of(key: Any) -> Any:
     Raises
     ------
     InvalidInstance
-        If it cannot be hashed, is nested too deeply, or exceeds the limits (:mod:`stream_osr.limits`).
+        If it cannot be hashed, is nested too deeply, or exceeds the limits (:mod:`stream_osr.support.limits`).
     """
     if isinstance(key, tuple):
         _check_depth(key)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
+from stream_osr.instances.reading import kind_of_labels, label_as, spelled_label
 from stream_osr.printable_text import typed
-from stream_osr.reading import kind_of_labels, label_as, spelled_label
+
+Label = bool | int | str
+"""Types of a label."""
 
 
 def clean_label(y: object) -> Label:
