@@ -43,7 +43,15 @@ from stream_osr.stream.monitoring import dependence, expected_recall, references
 from stream_osr.stream.naming import judge_frame, mute, promote
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import recall
-from stream_osr.stream.recognizer_state import RecognizerState, all_met, close, labelled, noted, set_aside, take
+from stream_osr.stream.recognizer_state import (
+    RecognizerState,
+    all_met,
+    close,
+    labelled,
+    set_aside,
+    take,
+    with_mismatch,
+)
 from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
 from stream_osr.stream.summaries import emerged_statistics
 from stream_osr.stream.undo import undo
@@ -383,7 +391,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _meet(self, x: Mapping[Any, Any]) -> None:
         """Record the features of a record of the stream."""
-        self.value = noted(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
+        self.value = with_mismatch(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
 
     def _go_on(self, state: RecognizerState, output: BatchOutput) -> None:
         """Replace the present state by the next one, or change nothing if that fails."""
@@ -429,7 +437,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             Names of the columns. ``summary()`` shows the first few. Before training ends the call has no effect.
         """
         if self.value.training is None:
-            self.value = noted(self.value, self.value.mismatch.besides(names))
+            self.value = with_mismatch(self.value, self.value.mismatch.besides(names))
 
     # Training.
 

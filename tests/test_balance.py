@@ -27,13 +27,13 @@ def shares_of(counts, distinct=500, classes=EVEN, *, kappa=np.nan, before=None, 
     return balance.cell_shares(counts, classes, np.full(len(classes), distinct), spread, kappa, before, due)
 
 
-def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+def known_share(stream: float, taken: float, per_reference: float, before: float) -> tuple[float, float]:
     """Posterior mean of the known share of a cell, and the log evidence."""
-    return balance.known_share(np.empty((2, len(balance.T_GRID))), stream, taken, stands_for, before)
+    return balance.known_share(np.empty((2, len(balance.T_GRID))), stream, taken, per_reference, before)
 
 
-def share(stream: float, taken: float, stands_for: float = 1.0, before: float = 0.5) -> float:
-    return known_share(stream, taken, stands_for, before)[0]
+def share(stream: float, taken: float, per_reference: float = 1.0, before: float = 0.5) -> float:
+    return known_share(stream, taken, per_reference, before)[0]
 
 
 def drawn_counts(n: int, kappa: float, fresh: np.ndarray, references: int, seed: object, rates=RATES, classes=EVEN):

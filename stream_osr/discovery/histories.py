@@ -290,7 +290,7 @@ def only(life: Lifecycle, chosen: Array) -> Lifecycle:
     return Lifecycle._make([*(column[chosen] for column in life[:-1]), life.delta])
 
 
-def noted(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecycle:
+def with_fields(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecycle:
     """Update numeric fields of some histories."""
     if not len(keys):
         return life

@@ -133,11 +133,11 @@ class CER(_PatternMetric):
         for answer in {answer for row in explained.values() for answer in row}:
             column = {c: row.get(answer, 0.0) for c, row in explained.items()}
             if isinstance(answer, NoveltyPattern):
-                stands_for = max(classes, key=lambda c: (column[c], -size[c]))
+                per_reference = max(classes, key=lambda c: (column[c], -size[c]))
             else:
-                stands_for = answer
-            given[stands_for] += math.fsum(column.values())
-            right[stands_for] += column.get(stands_for, 0.0)
+                per_reference = answer
+            given[per_reference] += math.fsum(column.values())
+            right[per_reference] += column.get(per_reference, 0.0)
         rates = []
         for c in classes:
             missed = (size[c] - right[c]) / size[c] if size[c] else 0.0

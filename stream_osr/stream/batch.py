@@ -26,7 +26,7 @@ from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
-from stream_osr.stream.reference_check import Dependence, ask_references, keep_promise
+from stream_osr.stream.reference_check import Dependence, limit_false_unknown, score_references
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.support.parallel import one_thread
@@ -215,7 +215,7 @@ def seat(
     if references is None:
         return chain_results, arrival
     dependent = _dependence(arrival, trained, repeats)
-    balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
+    balanced, runs = score_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
@@ -225,9 +225,11 @@ def seat(
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if dependent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
             dependent = _dependence(arrival, trained, repeats)
-            balanced, runs = ask_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
+            balanced, runs = score_references(
+                chain_results, references, rows, parameters, shifts, dependent=dependent
+            )
         arrival = arrival._replace(runs=runs)
-    return keep_promise(balanced, references, parameters.max_false_unknown), arrival
+    return limit_false_unknown(balanced, references, parameters.max_false_unknown), arrival
 
 
 def _dependence(arrival: Arrival | None, trained: TrainedModel, repeats: Sequence[int]) -> Dependence | None:

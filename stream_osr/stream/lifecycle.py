@@ -15,9 +15,9 @@ from stream_osr.discovery.histories import (
     Lifecycle,
     MemberColumns,
     SubclassHistory,
-    noted,
     places_of,
     united,
+    with_fields,
     with_lives,
 )
 from stream_osr.discovery.lifecycle import OnMenu
@@ -209,7 +209,7 @@ def _join_same(update: LifecycleUpdate, key: int) -> LifecycleUpdate:
     state, dormant, other = found
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
-    life = noted(life, [older], dormant=False)
+    life = with_fields(life, [older], dormant=False)
     changes = left_out(update.changes, {younger})
     if older in chain.life.ids[chain.life.asleep]:
         changes = changes._replace(recurred=(*changes.recurred, older))
@@ -232,7 +232,7 @@ def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
         else:
             update = split
     chain = update.chain
-    life = noted(chain.life, life.ids[whole], tried_size=size[whole])
+    life = with_fields(chain.life, life.ids[whole], tried_size=size[whole])
     return update._replace(chain=chain._replace(life=life))
 
 

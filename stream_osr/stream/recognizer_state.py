@@ -122,7 +122,7 @@ class RecognizerState:
 _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
 
 
-def noted(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
+def with_mismatch(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
     """Record a schema mismatch of the stream."""
     return state if unmet is state.unmet else replace(state, unmet=unmet)
 

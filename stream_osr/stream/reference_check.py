@@ -53,7 +53,7 @@ REMEMBERED = 1000.0
 """Half-life of the counts, in instances of the stream."""
 DEPENDENT = 400.0
 """Half-life if neighbours are dependent, because a class comes in runs."""
-ANEW = 256
+INTERVAL = 256
 """Instances between two estimates of the stream's known share."""
 TYPICAL = N_LEVELS - 2
 """Least level (four fifths of the references) at which an instance counts for class shares, whatever its label.
@@ -62,7 +62,7 @@ Otherwise a class labelled unknown would lose its share, and then even more inst
 """
 LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
-OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
+OWNED_ABOVE, UNOWNED_BELOW = 0.5, 0.4
 """Known shares above which a subclass gets an owner, and below which it loses it."""
 MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
 """Conditions for a subclass to be mostly new: remembered instances, expected references, and largest known share."""
@@ -238,7 +238,7 @@ def _log_odds(chain: Chain, log_density: np.ndarray, log_density_new: np.ndarray
 # The check of a batch
 
 
-def ask_references(
+def score_references(
     chain_results: Sequence[ChainResult],
     references: References,
     rows: np.ndarray,
@@ -435,7 +435,7 @@ def _follow_balance(
         densities = QueryDensities(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, densities, np.ascontiguousarray(unknown))
-    due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= ANEW
+    due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= INTERVAL
     check, probabilities = _count_references(
         chain.check or start_check(n_classes),
         state,
@@ -536,7 +536,7 @@ def mean_of_references(posterior: BatchPosterior) -> tuple[np.ndarray, np.ndarra
     return posterior.seated[0].references, probabilities, mean_of(shares)
 
 
-def keep_promise(
+def limit_false_unknown(
     chain_results: Sequence[ChainResult], references: References, max_false_unknown: float | None
 ) -> list[ChainResult]:
     """Do not label an instance unknown that is plausible for a known class, if ``max_false_unknown`` is set."""
@@ -683,9 +683,9 @@ def owners_of(
         if support < LEAST_SUPPORT:
             continue
         known[k] = kept / support
-        if known[k] > OWNED_ABOVE or (owner[k] != NOBODY and known[k] >= FREED_BELOW):
+        if known[k] > OWNED_ABOVE or (owner[k] != NOBODY and known[k] >= UNOWNED_BELOW):
             owner[k] = shares.owner[:, k].argmax()
-        elif known[k] < FREED_BELOW:
+        elif known[k] < UNOWNED_BELOW:
             owner[k] = NOBODY
     return owner, known
 

@@ -216,7 +216,7 @@ def class_shares(votes: Array, confusion: Array, trained: Array, begin: Array) -
 
 
 @kernel
-def known_share(room: Array, stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+def known_share(room: Array, stream: float, taken: float, per_reference: float, before: float) -> tuple[float, float]:
     """Return the posterior mean of the known share of a cell, on the grid ``T_GRID``.
 
     Parameters
@@ -225,7 +225,7 @@ def known_share(room: Array, stream: float, taken: float, stands_for: float, bef
         Work space, shape (2, grid).
     stream, taken
         Numbers of stream instances and of references in the cell: S and a.
-    stands_for
+    per_reference
         Number of stream instances that a reference represents: v.
     before
         Prior mean t0. With probability ``1 - MIXED`` the cell is all known (t0) or all new. Otherwise it has any
@@ -237,7 +237,7 @@ def known_share(room: Array, stream: float, taken: float, stands_for: float, bef
     """
     n = len(T_GRID)
     value, scratch = room[0], room[1]
-    rate = 1.0 / stands_for
+    rate = 1.0 / per_reference
     for i in range(n):
         value[i] = 1.0 + T_GRID[i] * rate
     log_each_using(scratch, value)
@@ -253,7 +253,7 @@ def known_share(room: Array, stream: float, taken: float, stands_for: float, bef
     for i in range(n):
         value[i] *= T_GRID[i]
     mean = total_of(value)
-    return mean / total, peak + math.log(total) - taken * math.log(stands_for)
+    return mean / total, peak + math.log(total) - taken * math.log(per_reference)
 
 
 class _CellCounts(NamedTuple):
@@ -283,10 +283,10 @@ class _CellCounts(NamedTuple):
 @unrolled_kernel
 def _weigh_class(asked: Array, distinct: float, of_class: float, seen: Array, out: Array) -> None:
     """Write the stream instances that a reference represents in each cell, and the share of distinct references."""
-    stands_for, share = out[0], out[1]
+    per_reference, share = out[0], out[1]
     for c in range(len(seen)):
         used = min(asked[c], distinct)  # asking the same reference again tells nothing new
-        stands_for[c] = of_class * seen[c] / (used if used > 0.0 else np.inf)
+        per_reference[c] = of_class * seen[c] / (used if used > 0.0 else np.inf)
         share[c] = used / (asked[c] if asked[c] > 0.0 else 1.0)
 
 
@@ -295,9 +295,9 @@ def _add_class(
     taken: Array, weights: Array, of_class: float, spread: float, base: Array, total: Array, square: Array
 ) -> None:
     """Add the references of a class on one level to the sums of each cell."""
-    stands_for, share = weights[0], weights[1]
+    per_reference, share = weights[0], weights[1]
     for c in range(len(taken)):
-        each, worth = stands_for[c] * spread, stands_for[c] * taken[c] * share[c]
+        each, worth = per_reference[c] * spread, per_reference[c] * taken[c] * share[c]
         base[c] += of_class * each
         total[c] += worth
         square[c] += each * worth

@@ -30,11 +30,11 @@ def plainly(pairs):
     """CER from its formula, instance by instance."""
     pairs = [(y, answer) for y, answer in pairs if answer != "unknown"]
     size = Counter(y for y, _ in pairs)
-    stands_for = {}
+    per_reference = {}
     for pattern in (P, Q):
         inside = Counter(y for y, answer in pairs if answer == pattern)
-        stands_for[pattern] = max(inside, key=lambda y: (inside[y], -size[y]), default=None)
-    given_to = [(y, stands_for.get(answer, answer)) for y, answer in pairs]
+        per_reference[pattern] = max(inside, key=lambda y: (inside[y], -size[y]), default=None)
+    given_to = [(y, per_reference.get(answer, answer)) for y, answer in pairs]
     total = 0.0
     for c in size:
         missed = sum(y == c != answer for y, answer in given_to) / size[c]

@@ -19,7 +19,9 @@ from tests.oracles.seating import dish_probabilities, seat_probabilities
 EDGES = scipy.special.expit(np.arange(-24.0, 24.5, 0.5))
 
 
-def known_share(stream: float, taken: float, stands_for: float, before: float, mixed: float) -> tuple[float, float]:
+def known_share(
+    stream: float, taken: float, per_reference: float, before: float, mixed: float
+) -> tuple[float, float]:
     """Mean and log evidence of ``t^a (1 + t/v)^-(S + a) v^-a`` under a prior that is mostly 0 or 1.
 
     The prior is ``mixed`` times the uniform distribution, and else all known with probability ``before``, or all new.
@@ -32,11 +34,11 @@ def known_share(stream: float, taken: float, stands_for: float, before: float, m
     >>> round(mean, 9), abs(log_evidence) < 1e-9
     (0.34, True)
     """
-    mode = 1.0 if taken * stands_for >= stream else taken * stands_for / stream  # a / t = (S + a) / (v + t)
+    mode = 1.0 if taken * per_reference >= stream else taken * per_reference / stream  # a / t = (S + a) / (v + t)
 
     def log_likelihood(t: float) -> float:
-        powers = taken * float(np.log(t / stands_for)) if taken else 0.0
-        return powers - (stream + taken) * float(np.log1p(t / stands_for))
+        powers = taken * float(np.log(t / per_reference)) if taken else 0.0
+        return powers - (stream + taken) * float(np.log1p(t / per_reference))
 
     top = max(log_likelihood(mode) if mode > 0.0 else 0.0, log_likelihood(1.0))
 

@@ -165,7 +165,7 @@ def _assemble(
     rest["contributions"] = given.contributions
     rest |= {
         "complain": stream_summary.complainer(console),
-        "tell": lambda *of: console.say(stream_summary.came_of(*of)),
+        "tell": lambda *of: console.say(stream_summary.command_outcome(*of)),
     }
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):

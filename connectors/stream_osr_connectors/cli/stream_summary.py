@@ -134,7 +134,7 @@ def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collectio
         console.say(f"{without}. Did you mean --key {found.name}? ({found.why})")
 
 
-def came_of(n: int, command: Command, result: CommandResult) -> str:
+def command_outcome(n: int, command: Command, result: CommandResult) -> str:
     """Describe the result of a command in a line."""
     who = "" if command.by is None else f" by {command.by}"
     why = "" if result.why is None else f": {result.why}"

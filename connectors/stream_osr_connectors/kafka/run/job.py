@@ -73,14 +73,14 @@ class Job(Protocol):
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Restore a partition to its committed state."""
 
-    def begun(self, place: Place) -> None:
+    def start_committed(self, place: Place) -> None:
         """Handle the commit of a partition's start. The default does nothing."""
         return
 
-    def let_go(self, place: Place) -> None:
+    def drop(self, place: Place) -> None:
         """Drop a partition that another worker has, or that must be loaded again."""
 
-    def broken(self) -> Mapping[Place, str]:
+    def failed(self) -> Mapping[Place, str]:
         """Return failed partitions with reasons since the last call. The default is none."""
         return {}
 
@@ -92,10 +92,10 @@ class Job(Protocol):
     def owned(self) -> Sequence[Place]:
         """Loaded partitions."""
 
-    def take(self, place: Place, records: list[Received]) -> None:
+    def accept(self, place: Place, records: list[Received]) -> None:
         """Accept new records of a partition."""
 
-    def turn(self) -> None:
+    def work(self) -> None:
         """Do the work of each iteration of the loop."""
         return
 
@@ -105,30 +105,30 @@ class Job(Protocol):
     def undo(self, group: TransactionContent) -> None:
         """Revert a transaction. The latest must be reverted first."""
 
-    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
+    def replace_refused(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Replace messages that a topic rejects."""
 
-    def done(self, group: TransactionContent, at: float) -> None:
+    def committed(self, group: TransactionContent, at: float) -> None:
         """Handle the commit of a transaction at a time in seconds since 1970."""
 
-    def stands_at(self, place: Place, committed: Offset | None) -> bool:
+    def matches(self, place: Place, committed: Offset | None) -> bool:
         """Return whether a partition's state matches its committed offset."""
 
-    def rest(self) -> None:
+    def work_after_commit(self) -> None:
         """Do the work that needs committed state, such as snapshots."""
         return
 
-    def look(self, place: Place) -> int:
+    def measure(self, place: Place) -> int:
         """Update the statistics of a partition, and return the number of waiting records."""
 
     def obstacles(self) -> list[str]:
         """Return the reasons why the job is not ready. The default is none."""
         return []
 
-    def renewed(self, topic: str, topic_id: str) -> None:
+    def input_recreated(self, topic: str, topic_id: str) -> None:
         """Continue with an input that was created again, or raise an error."""
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Do the last work before the end, with all state committed."""
         return
 

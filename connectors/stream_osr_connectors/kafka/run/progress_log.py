@@ -76,7 +76,7 @@ class ProgressLog:
         for place, partition_stats in self._stats.partitions.items():
             self._watch.tell_ends(place, partition_stats)
             if not partition_stats.suspended:
-                partition_stats.pending = self._job.look(place)
+                partition_stats.pending = self._job.measure(place)
                 if not self._watch.held_up(place):
                     partition_stats.read = self._reader.position(place)
                 waiting += partition_stats.pending

@@ -79,7 +79,7 @@ class Reconciliation(Job):
                 f"subclasses: topic {self._topic} has {count} partitions. It needs one, so that all see one order"
             )
 
-    def renewed(self, topic: str, topic_id: str) -> None:
+    def input_recreated(self, topic: str, topic_id: str) -> None:
         """Continue with a topic that was created again. Its summaries are linked to the existing global ids."""
         logger.warning("subclasses: topic %s was deleted and made again: it is read from its beginning", self._topic)
 
@@ -121,25 +121,25 @@ class Reconciliation(Job):
         self._stats.partitions[place] = PartitionStats(at)
         return Loaded(at)
 
-    def let_go(self, place: Place) -> None:
+    def drop(self, place: Place) -> None:
         """Drop the state, because another worker has the partition or it must be loaded again."""
         self._state = None
         self._stats.partitions.clear()
         self._buffer.clear()
         self._left, self._uncommitted = [], 0
 
-    def stands_at(self, place: Place, committed: Offset | None) -> bool:
+    def matches(self, place: Place, committed: Offset | None) -> bool:
         """Return whether the state matches the committed offset."""
         return self._state is not None and committed in (None, _offset(self._state))
 
     # One transaction.
 
-    def take(self, place: Place, records: list[Received]) -> None:
+    def accept(self, place: Place, records: list[Received]) -> None:
         """Buffer new records."""
         if self._state is not None:
             self._buffer.extend(records)
 
-    def look(self, place: Place) -> int:
+    def measure(self, place: Place) -> int:
         """Return the number of waiting summaries."""
         return len(self._buffer) + self._uncommitted
 
@@ -174,7 +174,7 @@ class Reconciliation(Job):
             self._buffer.extendleft(reversed(step.records))
             self._uncommitted -= len(step.records)
 
-    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
+    def replace_refused(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Fail, because a link cannot be replaced.
 
         Raises
@@ -188,7 +188,7 @@ class Reconciliation(Job):
             "`stream-osr topics --create`"
         )
 
-    def done(self, group: TransactionContent, at: float) -> None:
+    def committed(self, group: TransactionContent, at: float) -> None:
         """Count published messages."""
         step, stats = group.content, self._stats
         self._uncommitted = max(0, self._uncommitted - len(step.records))

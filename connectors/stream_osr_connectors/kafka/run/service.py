@@ -180,10 +180,10 @@ class Assignment:
                 self._transactions.finish(self._transactions.begin([], offsets, self._reader.client.membership))
             self._reader.begin(place, loaded.begin)
         except (ClientError, InDoubtError) as error:
-            self._job.let_go(place)
+            self._job.drop(place)
             self._wait(place, its, str(error), its.broker_pause.fail())
             return
-        self._job.begun(place)
+        self._job.start_committed(place)
         self._seldom.forget(str(place))
         del self._assigned[place]
         self._loaded[place] = time.monotonic()
@@ -265,23 +265,23 @@ class Loop:
                 self._read()
                 if self._doubtful is None:
                     self._loading.load()
-                self._job.turn()
+                self._job.work()
                 self._publish()
                 self._suspend()
                 if self._doubtful is None:
-                    self._job.rest()
+                    self._job.work_after_commit()
                 self._telling.look(self._loading.waiting, self._trouble)
             if self._doubtful is None:
-                self._job.leave()
+                self._job.finish()
             leave = self._settings.on_stop == "leave" and (finished or not stay())
         finally:
             self._close(leave=leave)
 
     def _suspend(self) -> None:
         """Suspend failed partitions."""
-        for place, why in self._job.broken().items():
+        for place, why in self._job.failed().items():
             at = self.stats.partitions.get(place)
-            self._job.let_go(place)
+            self._job.drop(place)
             self._reader.put_off(place)
             self._loading.suspend(place, why, 0 if at is None else at.position)
 
@@ -358,7 +358,7 @@ class Loop:
         polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
         gone = self._reader.gone()
         for place in gone:
-            self._job.let_go(place)
+            self._job.drop(place)
             reason = "is dropped until the brokers answer" if self._reader.trouble else "is another worker's now"
             self._seldom.say(f"dropped {place}", f"{place} {reason}", logging.INFO)
         if gone:
@@ -370,14 +370,14 @@ class Loop:
                 self._start_over(topic, renewed)
                 return
         for place, records in polled.items():
-            self._job.take(place, records)
+            self._job.accept(place, records)
 
     def _start_over(self, topic: str, topic_id: str) -> None:
         """Discard the records of an input that was created again."""
-        self._job.renewed(topic, topic_id)
+        self._job.input_recreated(topic, topic_id)
         self._watch.accept(topic, topic_id)
         for place in self._job.owned:
-            self._job.let_go(place)
+            self._job.drop(place)
         self._doubtful, self._trouble = None, ""
         self._loading.forget(*self._loading.waiting)
         self._reader.renew()
@@ -389,7 +389,7 @@ class Loop:
         """Publish ready micro-batches for some seconds. While one transaction runs, the next is prepared."""
         if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
             return
-        if self._trouble and not any(self._job.look(place) for place in self._job.owned):
+        if self._trouble and not any(self._job.measure(place) for place in self._job.owned):
             self._trouble = ""  # the failed records belong to another worker now
         running: tuple[TransactionContent, Running] | None = None
         ahead: TransactionContent | None = None
@@ -424,7 +424,7 @@ class Loop:
         except UnpublishableError as error:
             self.stats.add("transactions_retried")
             refused = self._transactions.culprits(group.messages, error.refused, self.stats.turn)
-            group = self._job.instead(group, refused)
+            group = self._job.replace_refused(group, refused)
             return group, self._begin(group)
         self.stats.observe("transaction", running.seconds)
         self._note_commit(group, running.ended)
@@ -437,7 +437,7 @@ class Loop:
         if self._trouble:
             self._trouble = ""
             self._seldom.forget("failed", "transactions are committed again")
-        self._job.done(group, at)
+        self._job.committed(group, at)
 
     def _clear_up(self, group: TransactionContent) -> bool:
         """Determine the result of a transaction, and revert an uncommitted one. Return False if it is unknown.
@@ -462,9 +462,9 @@ class Loop:
             self._job.undo(group)
             self.stats.add("transactions_retried")
         for place in group.offsets:
-            if place in self._job.owned and not self._job.stands_at(place, truth[place]):
+            if place in self._job.owned and not self._job.matches(place, truth[place]):
                 logger.warning("%s was committed elsewhere than by us, and is loaded again", place)
-                self._job.let_go(place)
+                self._job.drop(place)
                 self._reader.put_off(place)
         return True
 

@@ -111,18 +111,18 @@ class Streams(Job):
         self._commands.open()
         self._watch = watch
         for topic, topic_id in watch.topic_ids.items():
-            self.renewed(topic, topic_id)
+            self.input_recreated(topic, topic_id)
         committed = watch.committed()
         self._recovery.check(committed)
         self._bounds.set(watch.stops())
         remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed, self._log)
 
-    def renewed(self, topic: str, topic_id: str) -> None:
+    def input_recreated(self, topic: str, topic_id: str) -> None:
         """Continue with an input. If it was created again, the setting on_lost_state applies."""
         settings, watch, life = self._settings, self._watch, self._lives[topic]
         if life.take(topic_id, watch.partitions(topic)):
             for place in [place for place in self.owned if place.topic == topic]:
-                self.let_go(place)
+                self.drop(place)
             newest = self._snapshots.reached(topic, life.is_before)
             left = {place: self._left_at.pop(place) for place in list(self._left_at) if place.topic == topic}
             far = {place: max(newest.get(place, 0), left.get(place, 0)) for place in newest.keys() | left.keys()}
@@ -176,7 +176,7 @@ class Streams(Job):
         now = time.monotonic()
         return now - self._behind.setdefault(place, now) < BEHIND_SECONDS
 
-    def begun(self, place: Place) -> None:
+    def start_committed(self, place: Place) -> None:
         """Log and count lost and repeated records after the commit of a partition's start."""
         self._owned[place].begun = True
         self._recovery.begun(place)
@@ -189,7 +189,7 @@ class Streams(Job):
             self._stats.add(f"{LOST}{change.reason}", place, change.lost + change.delayed)
             self._stats.add(f"{REPEATED}{change.reason}", place, change.repeated)
 
-    def let_go(self, place: Place) -> None:
+    def drop(self, place: Place) -> None:
         """Drop a partition, and keep its state in case it returns unchanged."""
         self._behind.pop(place, None)
         self._finder.forget(place)
@@ -201,7 +201,7 @@ class Streams(Job):
                 whole = not owned.replay and not owned.uncommitted
                 self._recovery.remember(place, owned.state if whole else None, position)
 
-    def broken(self) -> Mapping[Place, str]:
+    def failed(self) -> Mapping[Place, str]:
         """Return failed partitions with reasons since the last call."""
         broken, self._broken = self._broken, {}
         return broken
@@ -224,14 +224,14 @@ class Streams(Job):
     def _published(self, place: Place) -> int | None:
         return last_published(self._settings, place, self._lives[place.topic].name)
 
-    def stands_at(self, place: Place, committed: Offset | None) -> bool:
+    def matches(self, place: Place, committed: Offset | None) -> bool:
         """Return whether a partition's state matches its committed offset, by lineage and boundary."""
         if committed is None or not committed.metadata:
             return False
         progress, state = Progress.parse(committed.metadata), self._owned[place].state
         return (progress.lineage, progress.history.last) == (state.lineage, state.history.last)
 
-    def take(self, place: Place, records: list[Received]) -> None:
+    def accept(self, place: Place, records: list[Received]) -> None:
         """Buffer new records of a partition up to its end."""
         owned = self._owned.get(place)
         if owned is None:
@@ -242,12 +242,12 @@ class Streams(Job):
         owned.buffer.extend(records)
         self._stats.partitions[place].pending += len(records)
 
-    def turn(self) -> None:
+    def work(self) -> None:
         """Read new commands, and find blocked partitions."""
         self._commands.refresh()
         self._held_up = {place: why for place in self._owned if (why := self._watch.held_up(place))}
 
-    def look(self, place: Place) -> int:
+    def measure(self, place: Place) -> int:
         """Update the statistics of a partition, and return the number of waiting records."""
         owned, partition_stats = self._owned[place], self._stats.partitions[place]
         partition_stats.replaying = bool(owned.replay)
@@ -334,23 +334,23 @@ class Streams(Job):
                 owned.buffer.extendleft(reversed(one.records))
                 owned.uncommitted -= len(one.records)
 
-    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
+    def replace_refused(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Replace messages that a topic rejects."""
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
-    def done(self, group: TransactionContent, at: float) -> None:
+    def committed(self, group: TransactionContent, at: float) -> None:
         """Count published messages, and check that none is missing."""
         for one in group.content:
             if one.place in self._owned:
                 self._owned[one.place].uncommitted -= len(one.records)
         account(self._stats, self._settings, group.content, group.messages, at)
 
-    def rest(self) -> None:
+    def work_after_commit(self) -> None:
         """Write the most overdue snapshot, and update the model metrics."""
         self._keeper.keep(self._owned)
         self._finder.turn(self._owned)
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Write snapshots of the committed state, so that the next start has nothing to replay."""
         self._keeper.leave(self._owned)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stream_osr.discovery.events import moved_text
+from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.input_records import UNUSABLE, whole, why_unusable
@@ -24,8 +25,6 @@ MOST_SUBCLASSES = 2000
 """Most stored subclasses."""
 MOST_CLASSES = 1000
 """Most stored classes."""
-EMERGES_WITH = 8
-"""Instances from which on a subclass counts as emerged if there are no events."""
 
 
 class State:
