@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[2]
 COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
 STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
-    "coordinates.py": ("model/test_filling",),
-    "dependent.py": ("model/test_runs",),
-    "members.py": ("test_alarms", "model/test_modes"),
+    "training/coordinates.py": ("model/test_filling",),
+    "training/dependent.py": ("model/test_runs",),
+    "training/members.py": ("test_alarms", "model/test_modes"),
     "model/class_runs.py": ("model/test_class_runs",),
     "model/background_components.py": ("broad", "categories_together", "truths"),
     "model/gaussian.py": ("gaussian", "dishes", "known"),
@@ -61,8 +61,9 @@ JUDGES = {
     "stream/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_groups", "test_conformal", "test_order", "test_trust"),
     "trust/recall.py": ("test_groups", "test_recall"),
-    "trained.py": ("test_references", "test_trust"),
+    "training/trained.py": ("test_references", "test_trust"),
     "model/dependence.py": ("dependence", "test_order"),
+    "model/places.py": ("shared_offset",),
     "model/shared_offset.py": ("shared_offset",),
     "trust/levels.py": ("test_typical",),
     "stream/frame.py": ("test_frame",),
