@@ -93,8 +93,8 @@ _ELSEWHERE = {
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",
     "Summary": "discovery.summaries",
-    "TrainedModel": "trained",
-    "TrainingReport": "training_report",
+    "TrainedModel": "training.trained",
+    "TrainingReport": "training.training_report",
 }
 """Modules of the public names that are not events."""
 
