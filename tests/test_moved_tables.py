@@ -30,10 +30,11 @@ class Table(NamedTuple):
     deviation: np.ndarray
     model: bytes
 
-    def right(self, shift: np.ndarray) -> tuple[float, list[FrameMoved]]:
-        """Accuracy of the stream with its columns moved, and the events."""
+    def right(self, shift: np.ndarray, missing: float = 0.0) -> tuple[float, list[FrameMoved]]:
+        """Accuracy of the stream with its columns moved and a share of its values missing, and the events."""
         model = pickle.loads(self.model)
-        model.learn_many(frame(self.name, self.X + shift))
+        lost = np.random.default_rng(2).random(self.X.shape) < missing
+        model.learn_many(frame(self.name, np.where(lost, np.nan, self.X + shift)))
         model.flush()
         labels = [decision.label for decision in model.drain()]
         moves = [event for event in model.drain_events() if isinstance(event, FrameMoved)]
@@ -85,3 +86,16 @@ def test_one_number_of_a_table_with_categories_moves(name: str) -> None:
     numbers = [c for c in range(one.X.shape[1]) if len(np.unique(one.X[:, c])) > 10]
     shift = 3.0 * one.deviation * (np.arange(one.X.shape[1]) == numbers[0])
     assert one.right(shift)[0] >= one.right(np.zeros(one.X.shape[1]))[0] - 0.05
+
+
+@pytest.mark.parametrize("name", ["PENDIGITS", "SEGMENT", "VEHICLE"])
+def test_the_columns_of_a_table_with_missing_values_move(name: str) -> None:
+    """Before, 0.02 of SEGMENT and 0.21 of VEHICLE were right with three moved columns."""
+    one = table(name)
+    numbers = [c for c in range(one.X.shape[1]) if len(np.unique(one.X[:, c])) > 10]
+    columns = np.random.default_rng(1).permutation(numbers)[:3]
+    shift = np.zeros(one.X.shape[1])
+    shift[columns] = 4.0 * one.deviation[columns]
+    right, moves = one.right(shift, 0.15)
+    assert moves
+    assert right >= one.right(0.0 * shift, 0.15)[0] - 0.05

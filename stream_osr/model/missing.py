@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,12 +26,23 @@ from stream_osr.model.known import Densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import View
 from stream_osr.model.student_t import log_sums, products
-from stream_osr.model.whitening import Whitening
 
 NOTHING = -1
 """Pattern of a row without missing values."""
 OPEN = 1e-9
 """Share of the largest singular value below which missing features leave a direction closed."""
+
+
+class Maps(Protocol):
+    """Maps of features to whitened rows, ``forward``, shape (p, d), and back, ``backward``, shape (d, p)."""
+
+    @property
+    def forward(self) -> Array:
+        """Map of a feature to whitened coordinates."""
+
+    @property
+    def backward(self) -> Array:
+        """Map of whitened coordinates to a feature."""
 
 
 class MissingPattern(NamedTuple):
@@ -67,7 +78,7 @@ def nothing_missing(n: int, d: int) -> MissingPattern:
     return MissingPattern(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
 
 
-def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
+def missing_of(whitening: Maps, X: Array) -> MissingPattern:
     """Find the missing numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples

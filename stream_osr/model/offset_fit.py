@@ -16,15 +16,16 @@ from stream_osr.model.places import (
     NEGLIGIBLE,
     NO_CLASS,
     Places,
+    Rows,
     at_place,
     further,
     in_each,
     log_sum,
     log_volume,
     outlier_density,
+    returned,
     shift_of,
     split,
-    unmoved,
 )
 
 ROUNDS, CONVERGED = 20, 3e-3
@@ -46,7 +47,7 @@ class Window(NamedTuple):
     Attributes
     ----------
     rows
-        Numeric whitened rows, shape (n, d).
+        Numbers of the rows.
     category
         Log probability of the categories in each Gaussian (:func:`stream_osr.model.places.split`), shape (n, K).
     residual
@@ -57,7 +58,7 @@ class Window(NamedTuple):
         Log density under the broad Gaussian, with its weight, shape (n,).
     """
 
-    rows: Array
+    rows: Rows
     category: Array
     residual: Array
     log_stay: Array
@@ -65,11 +66,11 @@ class Window(NamedTuple):
 
 
 def window_of(places: Places, rows: Array, now: Array) -> Window:
-    """Prepare the rows, shape (n, C + d), of a stream whose present place is ``now``."""
-    category, rows = split(places, rows)
-    residual = in_each(places, rows)
-    log_stay = log_sum(at_place(places, rows, now, category, residual)[1])
-    return Window(rows, category, residual, log_stay, outlier_density(places, rows, now))
+    """Prepare the rows (:func:`stream_osr.model.places.split`) of a stream whose present place is ``now``."""
+    category, own = split(places, rows)
+    residual = in_each(places, own.numbers)
+    log_stay = log_sum(at_place(places, own, now, category, residual)[1])
+    return Window(own, category, residual, log_stay, outlier_density(places, own, now))
 
 
 def fit_place(
@@ -104,14 +105,13 @@ def fit_place(
     spread = _spread(places, at, precision[:, len(basis) :, len(basis) :])
     precision = precision * size[:, :, None] * size[:, None, :]
     moving = Moving(*map(np.ascontiguousarray, (at, direction, is_gain, size, toward, precision, *spread)))
-    bends = free[:, places.yeo_johnson.columns].any()
-    for number in range(passes if bends else 1):
+    in_one = not (len(window.rows.lack) or free[:, places.yeo_johnson.columns].any())
+    for number in range(1 if in_one else passes):
         offset, gain = shift_of(places, place), place[1].copy()
         value = np.concatenate([np.where(np.isfinite(offset), offset, 0.0) @ forward, gain[at]])
-        begun = _at(places, window, place)
-        step, normal = _run(
-            places, begun, moving, value, np.array(heats if number == 0 else heats[-1:]), rounds, by_spread
-        )
+        rows, beside = _at(places, window, place)
+        own_heats = np.array(heats if number == 0 else heats[-1:])
+        step, normal = _run(places, rows, beside, moving, value, own_heats, rounds, by_spread)
         gain[:] = 0.0
         gain[at] = step[is_gain]
         place = further(places, place, step[~is_gain] @ basis, gain)
@@ -120,13 +120,11 @@ def fit_place(
     return place, 1.0 / np.diag(np.linalg.inv(normal))
 
 
-def _at(places: Places, window: Window, place: Array) -> Window:
-    """Move a window from a place to the training place."""
-    if not place.any():
-        return window
-    volume, rows = log_volume(places, window.rows, place), unmoved(places, window.rows, place)
-    beside = window.log_stay + volume, window.log_outlier + volume
-    return Window(rows, window.category, in_each(places, rows), *beside)
+def _at(places: Places, window: Window, place: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
+    """Rows moved back from a place, with residuals and categories, and the densities at other places."""
+    rows, volume = returned(places, window.rows, place), log_volume(places, window.rows.numbers, place)
+    residual = in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
+    return (rows, residual, window.category), (window.log_stay + volume, window.log_outlier + volume)
 
 
 def _offsets(places: Places, at: Array) -> tuple[Array, Array]:
@@ -185,7 +183,14 @@ def _spread(places: Places, at: Array, precision: Array) -> tuple[Array, Array]:
 
 @kernel
 def _run(
-    places: Places, window: Window, moving: Moving, value: Array, heats: Array, rounds: int, by_spread: bool
+    places: Places,
+    given: tuple[Array, Array, Array],
+    beside: tuple[Array, Array],
+    moving: Moving,
+    value: Array,
+    heats: Array,
+    rounds: int,
+    by_spread: bool,
 ) -> tuple[Array, Array]:
     """Run EM for the change of the parameters from some values, shape (f,), with a Gaussian prior about zero.
 
@@ -193,12 +198,13 @@ def _run(
     -------
     The change, and the information on it, shape (f, f).
     """
-    count, n, d = window.residual.shape
+    numbers, original, category = given
+    count, n, d = original.shape
     begun, value = value, np.zeros(len(value))
     f, gains = len(value), moving.back.shape[2]
     sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
     share, weight, pulled, parts = sums
-    residual, move, normal = window.residual, np.zeros((count, d)), np.eye(f)
+    residual, move, normal = original, np.zeros((count, d)), np.eye(f)
     for heat in heats:
         log_share = np.zeros(3)
         for _ in range(rounds):
@@ -213,16 +219,16 @@ def _run(
                         for b in range(d):
                             stretch[a, b] += own * places.forward[moving.at[j], b]
                 volume += np.linalg.slogdet(stretch)[1]
-                rows, residual = np.dot(window.rows - shift, np.linalg.inv(stretch)), np.empty((count, n, d))
+                rows, residual = np.dot(numbers - shift, np.linalg.inv(stretch)), np.empty((count, n, d))
                 for k in range(count):
                     residual[k] = np.dot(rows, places.factor[k]) - places.whitened[k]
             else:
                 for k in range(count):
                     move[k] = np.dot(shift, places.factor[k])
             weight[:], pulled[:], parts[:] = 0.0, 0.0, 0.0
-            given = residual, move, window.residual, places.log_weight - volume, window.category
-            beside = window.log_stay, window.log_outlier, log_share
-            _sum_expected(given, beside, heat, places.cut if heat == 1.0 else np.inf, sums)
+            classes = residual, move, original, places.log_weight - volume, category
+            others = beside[0], beside[1], log_share
+            _sum_expected(classes, others, heat, places.cut if heat == 1.0 else np.inf, sums)
             if heat == 1.0:
                 log_share = log_of_shares(parts / n)
             normal, pull = np.eye(f), -begun
@@ -265,13 +271,12 @@ def expected(places: Places, window: Window, place: Array, log_share: Array) -> 
 
     The classes compete with those at the place before and with the broad Gaussian, with the log shares of the three.
     """
-    n, d = window.rows.shape
-    residual = in_each(places, unmoved(places, window.rows, place))
-    volume, count = log_volume(places, window.rows, place), len(places.log_weight)
+    n, d = window.rows.numbers.shape
+    (_, residual, category), (log_stay, log_outlier) = _at(places, window, place)
+    count = len(places.log_weight)
     sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
-    beside = window.log_stay + volume, window.log_outlier + volume, log_share
-    given = residual, np.zeros((count, d)), residual, places.log_weight, window.category
-    _sum_expected(given, beside, 1.0, places.cut, sums)
+    given = residual, np.zeros((count, d)), residual, places.log_weight, category
+    _sum_expected(given, (log_stay, log_outlier, log_share), 1.0, places.cut, sums)
     return sums[0]
 
 

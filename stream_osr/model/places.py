@@ -3,6 +3,7 @@
 A place is an array of shape (2, p): the offset of each raw feature at its training mean, in its own unit, and its
 gain less 1. The training place is zero. A move undoes the power transformation of a feature and applies it again, so
 that an offset is the same for all values of a skewed feature. Categories do not move. They tell the classes apart.
+Missing values are at the mean of the nearest class, wherever the classes are thought to be.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from stream_osr.model.categories import log_table
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
+from stream_osr.model.missing import NOTHING, missing_of
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import numbers_of
 from stream_osr.model.whitening import Whitening
@@ -91,6 +93,29 @@ class Places(NamedTuple):
     columns: int
     cut: float
     middle: float
+
+
+class Rows(NamedTuple):
+    """Numbers of n rows of a stream.
+
+    Attributes
+    ----------
+    numbers
+        Numeric whitened rows, shape (n, d). Missing values have any number.
+    lack
+        Rows with missing values, shape (m,).
+    open
+        Projection of each of these on the directions in which missing features move it, shape (m, d, d).
+    """
+
+    numbers: Array
+    lack: Array
+    open: Array
+
+    def only(self, at: Array) -> Rows:
+        """Take some rows, by their numbers in ascending order."""
+        chosen = np.isin(self.lack, at)
+        return Rows(self.numbers[at], np.searchsorted(at, self.lack[chosen]), self.open[chosen])
 
 
 def places_of_classes(known: Known, whitening: Whitening, references: Array) -> Places:
@@ -282,33 +307,62 @@ def is_typical(places: Places, rows: Array) -> Array:
     return nearest(places, rows) < places.cut
 
 
-def split(places: Places, rows: Array) -> tuple[Array, Array]:
-    """Split whitened rows, shape (n, C + d), into log probabilities of their categories and their numbers.
+def split(places: Places, rows: Array) -> tuple[Array, Rows]:
+    """Split whitened rows into log probabilities of their categories and their numbers.
+
+    Parameters
+    ----------
+    places
+        Known classes.
+    rows
+        Places of the categories, numbers, and flags of missing features, shape (n, C + d + p). Without flags, shape
+        (n, C + d), no value is missing.
 
     Returns
     -------
-    The log probabilities in each Gaussian, less that in all of them together, shape (n, K), and shape (n, d).
+    The log probabilities in each Gaussian, less that in all of them together, shape (n, K), and the numbers.
     """
-    numbers = np.ascontiguousarray(rows[:, places.columns :])
-    if not places.columns:
-        return np.zeros((len(rows), len(places.group))), numbers
-    log_joint = places.log_values[:, rows[:, : places.columns].astype(np.int64)].sum(axis=2).T
-    return np.ascontiguousarray(log_joint - log_sum(log_joint + places.log_share)[:, None]), numbers
+    d = len(places.outlier)
+    numbers = np.ascontiguousarray(rows[:, places.columns : places.columns + d])
+    category = np.zeros((len(rows), len(places.group)))
+    if places.columns:
+        log_joint = places.log_values[:, rows[:, : places.columns].astype(np.int64)].sum(axis=2).T
+        category = np.ascontiguousarray(log_joint - log_sum(log_joint + places.log_share)[:, None])
+    flags = rows[:, places.columns + d :] > 0.0
+    if not flags.any():
+        return category, Rows(numbers, np.zeros(0, np.int64), np.zeros((0, d, d)))
+    missing = missing_of(places, np.where(flags, np.nan, 0.0))
+    lack = np.flatnonzero(missing.pattern != NOTHING)
+    basis = missing.basis[missing.pattern[lack]]
+    return category, Rows(numbers, lack, basis.transpose(0, 2, 1) @ basis)
+
+
+def returned(places: Places, rows: Rows, place: Array) -> Array:
+    """Move rows from a place back to the training place, shape (n, d)."""
+    numbers = unmoved(places, rows.numbers, place)
+    if not len(rows.lack):
+        return numbers
+    apart = numbers[rows.lack] - places.mean[:, None]
+    given = apart - np.einsum("mab,kmb->kma", rows.open, apart)
+    own = (given**2).sum(axis=2).argmin(axis=0)
+    numbers = numbers.copy()
+    numbers[rows.lack] = places.mean[own] + given[own, np.arange(len(own))]
+    return numbers
 
 
 def at_place(
-    places: Places, rows: Array, place: Array, category: Array | float = 0.0, residual: Array | None = None
+    places: Places, rows: Rows, place: Array, category: Array | float = 0.0, residual: Array | None = None
 ) -> tuple[Array, Array]:
-    """Squared distances and log joint densities of numeric rows at a place, both of shape (n, K).
+    """Squared distances and log joint densities of rows at a place, both of shape (n, K).
 
     ``category`` are the log probabilities of the categories (:func:`split`).
     """
-    if residual is None or not is_shift(places, place):
-        residual, move = in_each(places, unmoved(places, rows, place)), np.zeros(rows.shape[1])
+    if residual is None or len(rows.lack) or not is_shift(places, place):
+        residual, move = in_each(places, returned(places, rows, place)), np.zeros(rows.numbers.shape[1])
     else:
         move = place[0] @ places.forward
     distance = distances(places, residual, move)
-    log_joint = places.log_weight + category - 0.5 * distance - log_volume(places, rows, place)[:, None]
+    log_joint = places.log_weight + category - 0.5 * distance - log_volume(places, rows.numbers, place)[:, None]
     return distance, np.asarray(log_joint)
 
 
@@ -318,10 +372,11 @@ def log_sum(log_joint: Array) -> Array:
     return np.asarray(peak + np.log(np.exp(log_joint - peak[:, None]).sum(axis=1)))
 
 
-def outlier_density(places: Places, rows: Array, now: Array) -> Array:
-    """Log density of numeric rows under the broad Gaussian at a place, with its weight, shape (n,)."""
-    squares = ((unmoved(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
-    return np.asarray(np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows, now))
+def outlier_density(places: Places, rows: Rows, now: Array) -> Array:
+    """Log density of rows under the broad Gaussian at a place, with its weight, shape (n,)."""
+    squares = ((returned(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
+    log_density = np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows.numbers, now)
+    return np.asarray(log_density)
 
 
 def log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
@@ -331,8 +386,8 @@ def log_likelihood(log_joint: Array, log_outlier: Array) -> Array:
 
 
 def log_ratio(places: Places, rows: Array, now: Array, before: Array) -> Array:
-    """Log likelihood of each row, shape (n, C + d), at the place ``now``, less that at ``before``, shape (n,)."""
-    category, rows = split(places, rows)
-    log_outlier, residual = outlier_density(places, rows, before), in_each(places, rows)
-    there, stay = (at_place(places, rows, place, category, residual)[1] for place in (now, before))
+    """Log likelihood of each row (:func:`split`) at the place ``now``, less that at ``before``, shape (n,)."""
+    category, own = split(places, rows)
+    log_outlier, residual = outlier_density(places, own, before), in_each(places, own.numbers)
+    there, stay = (at_place(places, own, place, category, residual)[1] for place in (now, before))
     return log_likelihood(there, log_outlier) - log_likelihood(stay, log_outlier)

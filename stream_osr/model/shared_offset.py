@@ -42,9 +42,9 @@ from stream_osr.model.places import (
     moved,
     nearest,
     place_in_deviations,
+    returned,
     shift_of,
     split,
-    unmoved,
 )
 from stream_osr.model.yeo_johnson import unbend
 
@@ -172,7 +172,7 @@ def find_shared_offset(
     places
         Known classes.
     rows
-        Whitened rows, shape (n, C + d).
+        Whitened rows, perhaps with flags of missing features (:func:`stream_osr.model.places.split`).
     now
         Present place, shape (2, p).
     independent
@@ -188,7 +188,7 @@ def find_shared_offset(
     window, begun, free = window_of(places, rows, now), window_of(places, few, now), np.isfinite(places.deviation)
     fitted = window
     if track:
-        fitted, begun = (each._replace(log_stay=np.full(len(each.rows), -np.inf)) for each in (window, begun))
+        fitted, begun = (each._replace(log_stay=np.full_like(each.log_stay, -np.inf)) for each in (window, begun))
     least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
     offsets, found = np.stack([free, np.zeros_like(free)]), list[SharedOffset]()
     for begin in (now,) if track else (np.zeros_like(now), _candidate(places, begun, free)):
@@ -248,7 +248,7 @@ def _candidate(places: Places, window: Window, free: Array) -> Array:
     whereas those of a new class do not, wherever it lies.
     """
     heavy, d = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS], len(places.outlier)
-    from_each = _thinned(window.rows, PAIRS // len(heavy))[:, None] - places.mean[heavy]
+    from_each = _thinned(window.rows.numbers, PAIRS // len(heavy))[:, None] - places.mean[heavy]
     moves, residual = (
         from_each.reshape(-1, d),
         _thinned(window.residual.transpose(1, 0, 2), SCORED).transpose(1, 0, 2),
@@ -278,12 +278,13 @@ def _scaled(places: Places, window: Window) -> Array:
     free = np.isfinite(places.deviation)
     heavy = np.argsort(-places.log_weight, kind="stable")[:GAUSSIANS]
     mean, centre = _raw(places, places.mean[heavy]), _raw(places, np.zeros((1, places.mean.shape[1])))[0]
-    rows = _raw(places, _thinned(window.rows, PAIRS // len(heavy)))
+    rows = _raw(places, _thinned(window.rows.numbers, PAIRS // len(heavy)))
     weight = np.where(free, 1.0, 0.0) / np.maximum(np.var(mean, axis=0) + np.var(rows, axis=0), 1e-300)
     factors = (rows @ (weight * mean).T / (weight * mean**2).sum(axis=1)).ravel()
     factors = factors[(factors > 1.0 / LARGEST_FACTOR) & (factors < LARGEST_FACTOR)]
     begins, found = np.zeros((2, len(free))), -np.inf
-    thinned = [_thinned(each, SCORED) for each in (window.rows, window.category, window.log_outlier)]
+    some = _thinned(np.arange(len(window.log_stay)), SCORED)
+    thinned = window.rows.only(some), window.category[some], window.log_outlier[some]
     for factor in np.quantile(factors, np.linspace(0.0, 1.0, FACTORS)) if len(factors) else ():
         place = (max(factor, LEAST_FACTOR) - 1.0) * np.where(free, [centre, np.ones(len(free))], 0.0)
         likelihood = float(log_likelihood(at_place(places, thinned[0], place, thinned[1])[1], thinned[2]).sum())
@@ -319,12 +320,12 @@ def _describe(
     way = moved(places, places.mean, place) - moved(places, places.mean, now)
     way = ((way[:, None] @ places.factor) ** 2).sum(axis=(1, 2))
     share = share * (way > 1.0)  # with gains, some may stay
-    count, residual = share.sum(axis=0), in_each(places, unmoved(places, window.rows, place))
+    count, residual = share.sum(axis=0), in_each(places, returned(places, window.rows, place))
     own = np.einsum("nk,nkd->kd", share, residual.transpose(1, 0, 2)) / np.maximum(count, NEGLIGIBLE)[:, None]
     beyond_chance = (own**2).sum(axis=1) - own.shape[1] / np.maximum(independent * count, NEGLIGIBLE)
     alone = count @ np.maximum(beyond_chance, 0.0) / max(count @ way, NEGLIGIBLE)
     of_class = np.stack([share[:, places.group == j].sum(axis=1) for j in np.unique(places.group)], axis=1)
-    surely, least = (of_class > CERTAIN).sum(axis=0), LEAST_CLASS * len(window.rows)
+    surely, least = (of_class > CERTAIN).sum(axis=0), LEAST_CLASS * len(window.log_stay)
     there_surely = np.sort(surely[surely * independent > 1.0]).cumsum()  # classes together, the largest one last
     replaces = (
         places.share_of_largest >= DOMINANT and share[:, places.group == places.largest].sum() > 0.5 * count.sum()
@@ -342,7 +343,7 @@ def _describe(
         float(stays / (here + stays)) if evidence > SURE else 0.0,
         max(int((there_surely > least).sum()), int(one_is_there)),
         float(1.0 - alone),
-        independent * len(window.rows),
+        independent * len(window.log_stay),
         1
         if one_factor
         else min(int(np.count_nonzero(place[0])), len(places.outlier)) + int(np.count_nonzero(place[1])),
@@ -351,18 +352,18 @@ def _describe(
 
 
 def stay(places: Places, rows: Array, place: Array) -> bool:
-    """Whether the classes have not left a place: many rows, shape (n, C + d), are typical and at their core."""
-    distance = nearest(places, unmoved(places, split(places, rows)[1], place))
+    """Whether the classes have not left a place: many rows are typical and at their core."""
+    distance = nearest(places, returned(places, split(places, rows)[1], place))
     typical = (distance < places.cut).mean()
     return bool(typical >= NEAR and (distance < places.middle).mean() >= CORE * typical)
 
 
 def contradict(places: Places, rows: Array, place: Array, independent: float) -> bool:
-    """Whether the mean of typical rows, shape (n, C + d), differs from a place (score test of an offset)."""
+    """Whether the mean of typical rows differs from a place (score test of an offset)."""
     window = window_of(places, rows, place)
-    window = window._replace(log_stay=np.full(len(rows), -np.inf))
+    window = window._replace(log_stay=np.full_like(window.log_stay, -np.inf))
     share = expected(places, window, place, np.zeros(3))
-    residual = in_each(places, unmoved(places, window.rows, place))
+    residual = in_each(places, returned(places, window.rows, place))
     pulled = np.einsum("nk,knb->kb", share, residual)
     score = np.einsum("kab,kb->a", places.factor, pulled)
     information = np.tensordot(share.sum(axis=0), places.factor @ places.factor.transpose(0, 2, 1), axes=1)

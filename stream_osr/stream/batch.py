@@ -51,7 +51,8 @@ class BatchOutput(NamedTuple):
 class Arrivals(NamedTuple):
     """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, missing values.
 
-    ``noticed`` has the data faults in their raw rows, or ``None`` if the rows were not checked.
+    ``noticed`` has the data faults in their raw rows, or ``None`` if the rows were not checked. ``lacks`` has flags
+    of missing features, shape (b, p).
     """
 
     rows: np.ndarray
@@ -59,6 +60,7 @@ class Arrivals(NamedTuple):
     keys: Sequence[Any]
     missing: MissingPattern | None = None
     noticed: BatchFaults | None = None
+    lacks: np.ndarray | None = None
 
 
 def close_batch(
@@ -131,7 +133,7 @@ def _go_through(
     if stream.frame is None:
         return after, events
     seen = after.state.seen
-    frame, judge_again = follow_frame(trained, stream.frame, posterior, seen, after.arrival)
+    frame, judge_again = follow_frame(trained, stream.frame, posterior, arrived.lacks, seen, after.arrival)
     if judge_again:
         after, events, _ = _judge(trained, stream._replace(frame=frame), arrived, parameters)
     frame, moved = report_frame(trained, frame, seen, about(trained, after.state))

@@ -79,8 +79,8 @@ class Frame(NamedTuple):
     Attributes
     ----------
     rows, thinned
-        Latest whitened rows as they came, shape (n, C + d), and every ``THIN``-th one of a longer time, shape
-        (m, C + d).
+        Latest whitened rows as they came, with flags of missing features, shape (n, C + d + p), and every
+        ``THIN``-th one of a longer time, shape (m, C + d + p).
     place, before
         Place of the known classes (:mod:`stream_osr.model.shared_offset`) at present, and before the last move, shape
         (2, p). Instances are judged as if they had come at the training place.
@@ -123,7 +123,7 @@ def start_frame(trained: TrainedModel) -> Frame | None:
     if references is None or not len(references.group) or not prior.n_features or len(trained.labels) < 2:
         return None
     nothing = np.zeros((2, len(trained.whitening.center)))
-    none = np.zeros((0, width_of(prior)))
+    none = np.zeros((0, width_of(prior) + len(trained.whitening.center)))
     return Frame(none, none, nothing, nothing, nothing)
 
 
@@ -160,7 +160,12 @@ def features_at_training(trained: TrainedModel, frame: Frame | None, bent: np.nd
 
 
 def follow_frame(
-    trained: TrainedModel, frame: Frame, posterior: BatchPosterior, seen: int, arrival: Arrival | None
+    trained: TrainedModel,
+    frame: Frame,
+    posterior: BatchPosterior,
+    lacks: np.ndarray | None,
+    seen: int,
+    arrival: Arrival | None,
 ) -> tuple[Frame, bool]:
     """Add a batch, and fit the offset if many instances are unusual or the frame has moved.
 
@@ -172,6 +177,8 @@ def follow_frame(
         The frame with which the batch was judged.
     posterior
         The batch.
+    lacks
+        Whether its instances lack each feature, shape (b, p), or ``None``.
     seen
         Position after the batch.
     arrival
@@ -182,7 +189,8 @@ def follow_frame(
     The frame, and whether the batch must be judged again because the classes have moved.
     """
     numbers = moved(trained.whitening, numbers_of(posterior.rows, trained.known.prior), frame.place)
-    came = np.hstack([posterior.rows[:, : len(trained.known.prior.first)], numbers])
+    flags = np.zeros((len(numbers), len(trained.whitening.center))) if lacks is None else lacks
+    came = np.hstack([posterior.rows[:, : len(trained.known.prior.first)], numbers, flags])
     frame = frame._replace(
         rows=np.concatenate([frame.rows, came])[-WINDOW:],
         thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],

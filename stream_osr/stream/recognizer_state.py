@@ -159,7 +159,8 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         if state.trained.usual is not None:
             noticed = notice(state.trained, state.stream, values)
             values = noticed.values
-        arrived = Arrivals(whiten(whitening, values), times, keys, missing_of(whitening, values), noticed)
+        missing, lacks = missing_of(whitening, values), np.isnan(values)
+        arrived = Arrivals(whiten(whitening, values), times, keys, missing, noticed, lacks)
     later, now = list[Evidence](), state.evidence
     if state.evidence:
         waiting = set(arrived.keys)

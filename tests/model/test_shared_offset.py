@@ -20,6 +20,8 @@ from stream_osr.model.places import (
     log_ratio,
     moved,
     places_of_classes,
+    returned,
+    split,
     unmoved,
 )
 from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
@@ -187,6 +189,31 @@ def test_the_offset_of_a_skewed_feature_is_the_same_for_all_its_values() -> None
     np.testing.assert_allclose(
         unmoved(places, rows, np.stack([offset, offset * 0.0])), whiten(whitening, X), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_missing_values_of_moved_features_hide_no_move(share: float) -> None:
+    """A value that is missing is at no place. Before, the draws in its stead were at the place before."""
+    places, whitening = trained_on_skewed()
+    (X, _), rng = skewed(256, 8), np.random.default_rng(8)
+    offset = np.zeros(D)
+    offset[[1, 10]] = 4.0 * X.std(axis=0)[[1, 10]]
+    missing = rng.random(X.shape) < share
+    rows = np.hstack([whiten(whitening, np.where(missing, X, X + offset)), missing])
+    one = find_shared_offset(places, rows, np.zeros((2, D)))
+    assert one.has_moved
+    assert set(features_that_moved(places, one.place).tolist()) == {1, 10}
+    assert one.place[0, [1, 10]] == pytest.approx(offset[[1, 10]], rel=0.1)
+    whole = np.hstack([whiten(whitening, X + offset), missing])
+    again = find_shared_offset(places, whole, np.zeros((2, D)))
+    assert again.place[0, [1, 10]] == pytest.approx(one.place[0, [1, 10]], rel=0.01), "whatever stands in its stead"
+
+
+def test_a_row_without_any_value_is_typical() -> None:
+    places, whitening = trained_on_skewed()
+    rows = np.hstack([whiten(whitening, skewed(3, 1)[0] + 100.0), np.ones((3, D))])
+    back = returned(places, split(places, rows)[1], np.zeros((2, D)))
+    assert is_typical(places, back).all()
 
 
 def test_all_skewed_features_times_one_factor() -> None:
