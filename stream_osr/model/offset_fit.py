@@ -34,6 +34,8 @@ PASSES = 3
 """Most passes of the last fit to a window. One that has changed nothing is the last."""
 MOST_FEATURES = 64
 """Most features that are fitted one by one."""
+FAR = 10.0
+"""Offset in deviations from which the prior of an offset becomes wider: another unit is hundreds of them away."""
 HEATS = (2.0, 1.0)
 """Factors of the variances of the classes, one after the other.
 
@@ -192,7 +194,10 @@ def _run(
     rounds: int,
     by_spread: bool,
 ) -> tuple[Array, Array]:
-    """Run EM for the change of the parameters from some values, shape (f,), with a Gaussian prior about zero.
+    """Run EM for the change of the parameters from some values, shape (f,), with a Cauchy prior about zero.
+
+    The prior is a mixture of Gaussians: its precision is 1 at zero, and small where the value is large. Otherwise no
+    offset of hundreds of deviations, as of another unit, would be reached.
 
     Returns
     -------
@@ -231,7 +236,10 @@ def _run(
             _sum_expected(classes, others, heat, places.cut if heat == 1.0 else np.inf, sums)
             if heat == 1.0:
                 log_share = log_of_shares(parts / n)
-            normal, pull = np.eye(f), -begun
+            normal, pull = np.zeros((f, f)), np.zeros(f)
+            for j in range(f):
+                normal[j, j] = 1.0 / max(1.0, ((begun[j] + value[j]) / FAR) ** 2)
+                pull[j] = -normal[j, j] * begun[j]
             for k in range(count):
                 normal += weight[k] * moving.precision[k]
                 pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])

@@ -63,6 +63,7 @@ JUDGES = {
     "trust/recall.py": ("test_groups", "test_recall"),
     "training/trained.py": ("test_references", "test_trust"),
     "model/dependence.py": ("dependence", "test_order"),
+    "model/offset_fit.py": ("shared_offset",),
     "model/places.py": ("shared_offset",),
     "model/shared_offset.py": ("shared_offset",),
     "trust/levels.py": ("test_typical",),

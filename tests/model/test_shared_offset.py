@@ -191,6 +191,17 @@ def test_the_offset_of_a_skewed_feature_is_the_same_for_all_its_values() -> None
     )
 
 
+@pytest.mark.parametrize("deviations", [30.0, 1000.0])
+def test_an_offset_of_hundreds_of_deviations_is_found(deviations: float) -> None:
+    """Kelvin in place of degrees Celsius: the prior of an offset does not hold it back."""
+    deviation, (X, _) = trained().deviation, drawn(128, 9)
+    X[:, [2, 7]] += deviations * deviation[[2, 7]]
+    one = found(X)
+    assert one.has_moved
+    assert set(features_that_moved(trained().places, one.place).tolist()) == {2, 7}
+    assert one.place[0, [2, 7]] / deviation[[2, 7]] == pytest.approx(deviations, rel=0.01)
+
+
 @pytest.mark.parametrize("share", [0.05, 0.2])
 def test_missing_values_of_moved_features_hide_no_move(share: float) -> None:
     """A value that is missing is at no place. Before, the draws in its stead were at the place before."""
