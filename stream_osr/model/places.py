@@ -95,7 +95,7 @@ class Places(NamedTuple):
     middle: float
 
 
-class Rows(NamedTuple):
+class WindowRows(NamedTuple):
     """Numbers of n rows of a stream.
 
     Attributes
@@ -103,7 +103,7 @@ class Rows(NamedTuple):
     numbers
         Numeric whitened rows, shape (n, d). Missing values have any number.
     lack
-        Rows with missing values, shape (m,).
+        WindowRows with missing values, shape (m,).
     open
         Projection of each of these on the directions in which missing features move it, shape (m, d, d).
     """
@@ -112,10 +112,10 @@ class Rows(NamedTuple):
     lack: Array
     open: Array
 
-    def only(self, at: Array) -> Rows:
+    def only(self, at: Array) -> WindowRows:
         """Take some rows, by their numbers in ascending order."""
         chosen = np.isin(self.lack, at)
-        return Rows(self.numbers[at], np.searchsorted(at, self.lack[chosen]), self.open[chosen])
+        return WindowRows(self.numbers[at], np.searchsorted(at, self.lack[chosen]), self.open[chosen])
 
 
 def places_of_classes(known: Known, whitening: Whitening, references: Array) -> Places:
@@ -307,7 +307,7 @@ def is_typical(places: Places, rows: Array) -> Array:
     return nearest(places, rows) < places.cut
 
 
-def split(places: Places, rows: Array) -> tuple[Array, Rows]:
+def split(places: Places, rows: Array) -> tuple[Array, WindowRows]:
     """Split whitened rows into log probabilities of their categories and their numbers.
 
     Parameters
@@ -330,14 +330,14 @@ def split(places: Places, rows: Array) -> tuple[Array, Rows]:
         category = np.ascontiguousarray(log_joint - log_sum(log_joint + places.log_share)[:, None])
     flags = rows[:, places.columns + d :] > 0.0
     if not flags.any():
-        return category, Rows(numbers, np.zeros(0, np.int64), np.zeros((0, d, d)))
+        return category, WindowRows(numbers, np.zeros(0, np.int64), np.zeros((0, d, d)))
     missing = missing_of(places, np.where(flags, np.nan, 0.0))
     lack = np.flatnonzero(missing.pattern != NOTHING)
     basis = missing.basis[missing.pattern[lack]]
-    return category, Rows(numbers, lack, basis.transpose(0, 2, 1) @ basis)
+    return category, WindowRows(numbers, lack, basis.transpose(0, 2, 1) @ basis)
 
 
-def returned(places: Places, rows: Rows, place: Array) -> Array:
+def returned(places: Places, rows: WindowRows, place: Array) -> Array:
     """Move rows from a place back to the training place, shape (n, d)."""
     numbers = unmoved(places, rows.numbers, place)
     if not len(rows.lack):
@@ -351,7 +351,7 @@ def returned(places: Places, rows: Rows, place: Array) -> Array:
 
 
 def at_place(
-    places: Places, rows: Rows, place: Array, category: Array | float = 0.0, residual: Array | None = None
+    places: Places, rows: WindowRows, place: Array, category: Array | float = 0.0, residual: Array | None = None
 ) -> tuple[Array, Array]:
     """Squared distances and log joint densities of rows at a place, both of shape (n, K).
 
@@ -372,7 +372,7 @@ def log_sum(log_joint: Array) -> Array:
     return np.asarray(peak + np.log(np.exp(log_joint - peak[:, None]).sum(axis=1)))
 
 
-def outlier_density(places: Places, rows: Rows, now: Array) -> Array:
+def outlier_density(places: Places, rows: WindowRows, now: Array) -> Array:
     """Log density of rows under the broad Gaussian at a place, with its weight, shape (n,)."""
     squares = ((returned(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
     log_density = np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows.numbers, now)
