@@ -44,7 +44,7 @@ The first offset is an instance less the mean of the class. Others of the class 
 
 
 class Window(NamedTuple):
-    """WindowRows of a stream, and their log densities where the classes are thought to be.
+    """Rows of a stream, and their log densities where the classes are thought to be.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ def fit_place(
 
 
 def _at(places: Places, window: Window, place: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
-    """WindowRows moved back from a place, with residuals and categories, and the densities at other places."""
+    """Rows moved back from a place, with residuals and categories, and the densities at other places."""
     rows, volume = returned(places, window.rows, place), log_volume(places, window.rows.numbers, place)
     residual = in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
     return (rows, residual, window.category), (window.log_stay + volume, window.log_outlier + volume)

@@ -103,7 +103,7 @@ class WindowRows(NamedTuple):
     numbers
         Numeric whitened rows, shape (n, d). Missing values have any number.
     lack
-        WindowRows with missing values, shape (m,).
+        Rows with missing values, shape (m,).
     open
         Projection of each of these on the directions in which missing features move it, shape (m, d, d).
     """
