@@ -212,7 +212,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Notes
         -----
         Closing a micro-batch may fail (``MemoryError``, Ctrl-C). The call then adds nothing and can be repeated.
-        :meth:`set_batch_aside` gives up a micro-batch that fails every time.
+        :meth:`set_batch_aside` gives up the instances that make it fail every time.
         """
         mine = get_ident()
         if WRITERS.setdefault(id(self), mine) != mine:

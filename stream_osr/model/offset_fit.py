@@ -31,7 +31,7 @@ from stream_osr.model.places import (
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
 PASSES = 3
-"""Most passes of the last fit to a window. One that has changed nothing is the last."""
+"""Most passes of a fit to a window. The first fit, to few rows, has two. A pass that changes nothing is the last."""
 MOST_FEATURES = 64
 """Most features that are fitted one by one."""
 FAR = 10.0
@@ -90,7 +90,7 @@ def fit_place(
 
     The variances of the classes are multiplied by each of ``heats`` in turn, so that the classes find instances that
     are far from the first offset. In the last round, instances that are not typical at the offset do not count. A
-    feature with a power transformation needs several ``passes``: each takes the transformation as linear.
+    power transformation or a missing value needs several ``passes``: each takes the place before as given.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def fit_place(
     for number in range(1 if in_one else passes):
         offset, gain = shift_of(places, place), place[1].copy()
         value = np.concatenate([np.where(np.isfinite(offset), offset, 0.0) @ forward, gain[at]])
-        rows, beside = _at(places, window, place)
+        gain_before, (rows, beside) = place[1, at], _at(places, window, place)
         own_heats = np.array(heats if number == 0 else heats[-1:])
         step, normal = _run(places, rows, beside, moving, value, own_heats, rounds, by_spread)
         gain[:] = 0.0
@@ -119,18 +119,22 @@ def fit_place(
         place = further(places, place, step[~is_gain] @ basis, gain)
         if np.abs(step).max(initial=0.0) < CONVERGED:
             break
-    return place, 1.0 / np.diag(np.linalg.inv(normal))
+    information = 1.0 / np.diag(np.linalg.inv(normal))
+    information[is_gain] /= (1.0 + gain_before) ** 2  # of the step, which multiplies the gain of the pass before
+    return place, information
 
 
 def _at(places: Places, window: Window, place: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
     """Rows moved back from a place, with residuals and categories, and the densities at other places."""
-    rows, volume = returned(places, window.rows, place), log_volume(places, window.rows.numbers, place)
+    rows, volume = returned(places, window.rows, place), log_volume(places, window.rows, place)
     residual = in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
     return (rows, residual, window.category), (window.log_stay + volume, window.log_outlier + volume)
 
 
 def _offsets(places: Places, at: Array) -> tuple[Array, Array]:
-    """Offset of all transformed features by a unit of each parameter, shape (f, p), and the map of deviations to it.
+    """Offset of all transformed features by a unit of each parameter, shape (f, p), and the map back, shape (p, f).
+
+    The map back takes offsets in deviations.
 
     A parameter is the offset of a feature in deviations. If more than ``MOST_FEATURES`` may move, it is a whitened
     coordinate: wide tables have fewer of them, and the cost grows with the cube of the parameters.
@@ -194,10 +198,10 @@ def _run(
     rounds: int,
     by_spread: bool,
 ) -> tuple[Array, Array]:
-    """Run EM for the change of the parameters from some values, shape (f,), with a Cauchy prior about zero.
+    """Run EM for the change of the parameters from some values, shape (f,), with a Gaussian prior about zero.
 
-    The prior is a mixture of Gaussians: its precision is 1 at zero, and small where the value is large. Otherwise no
-    offset of hundreds of deviations, as of another unit, would be reached.
+    The precision of the prior is 1, and falls with the square of a value beyond ``FAR``. Otherwise no offset of
+    hundreds of deviations, as of another unit, would be reached.
 
     Returns
     -------

@@ -29,6 +29,8 @@ LEAST_FACTOR = 0.1
 """Least gain. At zero all instances would have one value."""
 FARTHEST = 1e6
 """Largest offset, in standard deviations of a raw feature, and largest factor. They keep all numbers finite."""
+CORRECTIONS, EXACT = 20, 1e-9
+"""Most rounds of correction of rows that are moved back, and the change, in whitened units, that ends them."""
 NEGLIGIBLE = 1e-9
 """Responsibility below which an instance does not count for a class, and the least divisor."""
 TYPICAL = 0.98
@@ -102,6 +104,8 @@ class WindowRows(NamedTuple):
     ----------
     numbers
         Numeric whitened rows, shape (n, d). Missing values have any number.
+    missing
+        Whether each feature is missing, shape (n, p).
     lack
         Rows with missing values, shape (m,).
     open
@@ -109,13 +113,15 @@ class WindowRows(NamedTuple):
     """
 
     numbers: Array
+    missing: Array
     lack: Array
     open: Array
 
     def only(self, at: Array) -> WindowRows:
         """Take some rows, by their numbers in ascending order."""
         chosen = np.isin(self.lack, at)
-        return WindowRows(self.numbers[at], np.searchsorted(at, self.lack[chosen]), self.open[chosen])
+        lack = np.searchsorted(at, self.lack[chosen])
+        return WindowRows(self.numbers[at], self.missing[at], lack, self.open[chosen])
 
 
 def places_of_classes(known: Known, whitening: Whitening, references: Array) -> Places:
@@ -222,27 +228,41 @@ def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
 
 
 def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
-    """Move numeric whitened rows, shape (n, d), from a place back to the training place."""
+    """Move numeric whitened rows, shape (n, d), from a place back to the training place.
+
+    If features depend on each other, those of a row before and after a move are not the same functions of it. Rounds
+    of correction find the rows that :func:`moved` takes to the given ones.
+    """
     if is_shift(maps, place):
         return np.asarray(rows - place[0] @ maps.forward)
-    bent = maps.center + rows @ maps.backward
-    return np.asarray(rows + (features_unmoved(maps, bent, place) - bent) @ maps.forward)
+
+    def by_feature(rows: Array) -> Array:
+        bent = maps.center + rows @ maps.backward
+        return np.asarray(rows + (features_unmoved(maps, bent, place) - bent) @ maps.forward)
+
+    out = first = by_feature(rows)
+    for _ in range(CORRECTIONS if maps.forward.any(axis=1).sum() > rows.shape[1] else 0):
+        missed = first - by_feature(moved(maps, out, place))
+        out = out + missed
+        if np.abs(missed).max(initial=0.0) < EXACT:
+            break
+    return out
 
 
-def log_volume(places: Places, rows: Array, place: Array) -> Array:
-    """Log of the volume at a place, for a unit of volume at the training place, at numeric rows of shape (n, d).
+def log_volume(places: Places, rows: WindowRows, place: Array) -> Array:
+    """Log of the volume at a place, for a unit of volume at the training place, at each row, shape (n,).
 
-    Features that are functions of each other share their volume.
+    Features that are functions of each other share their volume. Missing features have none.
     """
     if is_shift(places, place):
-        return np.zeros(len(rows))
-    bent = places.center + rows @ places.backward
+        return np.zeros(len(rows.numbers))
+    bent = places.center + rows.numbers @ places.backward
     raw, back = (
         slopes(places.yeo_johnson, unbend(places.yeo_johnson, each))
         for each in (bent, features_unmoved(places, bent, place))
     )
     own = (places.forward * places.backward.T).sum(axis=1) * place.any(axis=0)
-    return np.asarray((np.log(raw / back) + np.log1p(place[1])) @ own)
+    return np.asarray(((np.log(raw / back) + np.log1p(place[1])) * own * ~rows.missing).sum(axis=1))
 
 
 def shift_of(places: Places, place: Array) -> Array:
@@ -328,13 +348,15 @@ def split(places: Places, rows: Array) -> tuple[Array, WindowRows]:
     if places.columns:
         log_joint = places.log_values[:, rows[:, : places.columns].astype(np.int64)].sum(axis=2).T
         category = np.ascontiguousarray(log_joint - log_sum(log_joint + places.log_share)[:, None])
-    flags = rows[:, places.columns + d :] > 0.0
+    flags = np.zeros((len(rows), len(places.deviation)), bool)
+    if rows.shape[1] > places.columns + d:
+        flags = rows[:, places.columns + d :] > 0.0
     if not flags.any():
-        return category, WindowRows(numbers, np.zeros(0, np.int64), np.zeros((0, d, d)))
+        return category, WindowRows(numbers, flags, np.zeros(0, np.int64), np.zeros((0, d, d)))
     missing = missing_of(places, np.where(flags, np.nan, 0.0))
     lack = np.flatnonzero(missing.pattern != NOTHING)
     basis = missing.basis[missing.pattern[lack]]
-    return category, WindowRows(numbers, lack, basis.transpose(0, 2, 1) @ basis)
+    return category, WindowRows(numbers, flags, lack, basis.transpose(0, 2, 1) @ basis)
 
 
 def returned(places: Places, rows: WindowRows, place: Array) -> Array:
@@ -362,7 +384,7 @@ def at_place(
     else:
         move = place[0] @ places.forward
     distance = distances(places, residual, move)
-    log_joint = places.log_weight + category - 0.5 * distance - log_volume(places, rows.numbers, place)[:, None]
+    log_joint = places.log_weight + category - 0.5 * distance - log_volume(places, rows, place)[:, None]
     return distance, np.asarray(log_joint)
 
 
@@ -375,7 +397,7 @@ def log_sum(log_joint: Array) -> Array:
 def outlier_density(places: Places, rows: WindowRows, now: Array) -> Array:
     """Log density of rows under the broad Gaussian at a place, with its weight, shape (n,)."""
     squares = ((returned(places, rows, now) @ places.outlier) ** 2).sum(axis=1)
-    log_density = np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows.numbers, now)
+    log_density = np.log(NO_CLASS) + places.log_outlier - 0.5 * squares - log_volume(places, rows, now)
     return np.asarray(log_density)
 
 

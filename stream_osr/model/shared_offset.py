@@ -71,6 +71,8 @@ CORE = 0.4
 
 It is 0.5 if they are there, whatever share of the stream is of new classes.
 """
+LEAST_WHOLE = 8
+"""Least number of rows without missing values that show the classes at their place. With fewer, EM decides."""
 COMMON = 0.75
 """Least share of the squared shifts of the classes that the offset explains."""
 MOST_GAIN = 10.0
@@ -213,7 +215,7 @@ def find_shared_offset(
             places, fitted, best.place, both, HEATS[-1:], by_spread=by_spread, rounds=rounds, passes=PASSES
         )
         kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
-        kept[1] &= place[1] > LEAST_FACTOR - 1.0  # a value that all rows have has no spread
+        kept[1] &= place[1] > LEAST_FACTOR - 1.0 + NEGLIGIBLE  # a value that all rows have has no spread
         if not kept.any():
             return best
     kept[0] = kept[1] | (free & (np.abs(shift_of(places, place)) > least))
@@ -233,7 +235,7 @@ def _order(found: SharedOffset) -> float:
 
 
 def is_narrow(places: Places, rows: Array, independent: float) -> bool:
-    """Whether the spread of some rows, shape (n, d), says little about that of the classes.
+    """Whether the spread of some rows says little about that of the classes.
 
     Dependent neighbours are closer to each other than their class is wide, unless they have the information of more
     independent instances than there are features.
@@ -352,8 +354,15 @@ def _describe(
 
 
 def stay(places: Places, rows: Array, place: Array) -> bool:
-    """Whether the classes have not left a place: many rows are typical and at their core."""
-    distance = nearest(places, returned(places, split(places, rows)[1], place))
+    """Whether the classes have not left a place: many rows are typical and at their core.
+
+    Rows without missing values show it. One that lacks the feature that moved is at its place.
+    """
+    _, own = split(places, rows)
+    whole = np.setdiff1d(np.arange(len(rows)), own.lack)
+    if len(whole) < LEAST_WHOLE:
+        return False
+    distance = nearest(places, returned(places, own.only(whole), place))
     typical = (distance < places.cut).mean()
     return bool(typical >= NEAR and (distance < places.middle).mean() >= CORE * typical)
 

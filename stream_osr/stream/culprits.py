@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MOST_TRIES = 64
-"""Most attempts to close parts of a micro-batch. One culprit in 10 000 instances takes 15."""
+"""Most attempts to close parts of a micro-batch. One culprit in 10 000 instances takes 14."""
 
 
 def find_culprits(

@@ -134,7 +134,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     survivors = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutation, caught in zip(chosen, pool.map(lambda m: run(m, options.root), chosen), strict=True):
-            survivors += not caught
+            survivors += not caught or caught[0].startswith("NOT APPLIED")
             sys.stdout.write(f"| {mutation.name} | {mutation.file} | {', '.join(caught) or 'SURVIVED'} |\n")
             sys.stdout.flush()
     return survivors

@@ -1,4 +1,4 @@
-"""Intake of records by a recognizer. It sets aside unusable records and micro-batches that cannot be closed."""
+"""Intake of records by a recognizer. Unusable records, and those that make a micro-batch fail, are set aside."""
 
 from __future__ import annotations
 

@@ -328,6 +328,9 @@ def close_or_refuse(
         closed = close(begun, rest, decode)
         closed.model.count_refused(len(culprits))
         refused = in_order([(records[number], Refusal("PROCESS", own)) for number, own in culprits])
+        if not culprits:
+            logger.warning("%s failed, and did not fail again", about, exc_info=error)
+            return closed
         logger.error(
             "%s failed. Dead letters are the records that cause the failure: %s",
             about,
