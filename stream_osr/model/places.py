@@ -230,7 +230,7 @@ def moved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
 def unmoved(maps: Whitening | Places, rows: Array, place: Array) -> Array:
     """Move numeric whitened rows, shape (n, d), from a place back to the training place.
 
-    If features depend on each other, those of a row before and after a move are not the same functions of it. Rounds
+    Features that depend on each other follow from the coordinates of a row before a move, and not after it. So rounds
     of correction find the rows that :func:`moved` takes to the given ones.
     """
     if is_shift(maps, place):
