@@ -120,7 +120,7 @@ def fit_place(
         if np.abs(step).max(initial=0.0) < CONVERGED:
             break
     information = 1.0 / np.diag(np.linalg.inv(normal))
-    information[is_gain] /= (1.0 + gain_before) ** 2  # of the step, which multiplies the gain of the pass before
+    information[is_gain] /= (1.0 + gain_before) ** 2  # a step multiplies the gain of the pass before
     return place, information
 
 

@@ -356,7 +356,7 @@ def _describe(
 def stay(places: Places, rows: Array, place: Array) -> bool:
     """Whether the classes have not left a place: many rows are typical and at their core.
 
-    Rows without missing values show it. One that lacks the feature that moved is at its place.
+    Only rows without missing values count: one that lacks the moved feature looks as if the classes had stayed.
     """
     _, own = split(places, rows)
     whole = np.setdiff1d(np.arange(len(rows)), own.lack)

@@ -1,4 +1,4 @@
-"""Search for the instances that make the closing of a micro-batch fail. All doors use it."""
+"""Search for the instances that make the closing of a micro-batch fail. Files, HTTP and Kafka use it."""
 
 from __future__ import annotations
 

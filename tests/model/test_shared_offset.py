@@ -204,7 +204,7 @@ def test_an_offset_of_hundreds_of_deviations_is_found(deviations: float) -> None
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
 def test_missing_values_of_moved_features_hide_no_move(share: float) -> None:
-    """A value that is missing is at no place. Before, the draws in its stead were at the place before."""
+    """A value that is missing is at no place. Before, the values drawn for it were at the place before."""
     places, whitening = trained_on_skewed()
     (X, _), rng = skewed(256, 8), np.random.default_rng(8)
     offset = np.zeros(D)
@@ -217,10 +217,10 @@ def test_missing_values_of_moved_features_hide_no_move(share: float) -> None:
     assert one.place[0, [1, 10]] == pytest.approx(offset[[1, 10]], rel=0.1)
     whole = np.hstack([whiten(whitening, X + offset), missing])
     again = find_shared_offset(places, whole, np.zeros((2, D)))
-    assert again.place[0, [1, 10]] == pytest.approx(one.place[0, [1, 10]], rel=0.01), "whatever stands in its stead"
+    assert again.place[0, [1, 10]] == pytest.approx(one.place[0, [1, 10]], rel=0.01), "whatever the number"
 
 
-def test_what_stands_in_the_stead_of_a_missing_value_changes_nothing() -> None:
+def test_the_number_in_place_of_a_missing_value_changes_nothing() -> None:
     places, whitening = trained_on_skewed()
     (X, _), rng = skewed(64, 3), np.random.default_rng(3)
     missing = rng.random(X.shape) < 0.3
