@@ -61,7 +61,7 @@ def test_a_replay_comes_to_the_same(state: Partition, failing: Failing) -> None:
     live, _ = advance(state, Boundary(32))
     live, outcome = advance(live, Boundary(48))
     text = Progress("model", live.lineage, live.history).text()
-    assert text.endswith(" 0+0f 16,16!,16")
+    assert text.endswith(" 0+0f 16,16!,16 0")
     replayed = state
     for end in Progress.parse(text).history.after(Boundary(16)):
         replayed, again = advance(replayed, end)
@@ -73,7 +73,13 @@ def test_boundaries_of_failed_batches_are_boundaries() -> None:
     history = (
         History(Boundary(0), fresh=True).to(FailedEnd(5)).to(FailedEnd(10)).to(Boundary(15)).to(FailedEnd(15, 2))
     )
-    assert [*history.boundaries()] == [(0, 0), (5, 0), (10, 0), (15, 0), (15, 2)]
+    assert [*history.boundaries()] == [
+        Boundary(0),
+        Boundary(5),
+        Boundary(10),
+        Boundary(15),
+        Boundary(15, 2),
+    ]
     assert Progress.parse(Progress("m", "l", history).text()).history == history
     assert [type(end) for end in history.since(Boundary(5)).after(Boundary(5))] == [FailedEnd, Boundary, FailedEnd]
-    assert history.until(Boundary(10)).steps == ((5, 0, 2, True),)
+    assert history.until(Boundary(10)).steps == ((5, 0, 2, True, True),)

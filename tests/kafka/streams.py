@@ -19,6 +19,7 @@ from stream_osr.config import grouped
 from stream_osr_connectors.kafka.client.producer import PlainProducer
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
+from stream_osr_connectors.kafka.wire.boundaries import Progress
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.blobs import fitted_once, stream_part
 from tests.processes import Process
@@ -111,8 +112,13 @@ class Stream:
         return [value["type"] for value in self.values("events")[partition]]
 
     def committed(self) -> list[int]:
-        """Offsets that the group has committed; a client that gets no answer, a broker being killed, is replaced.
+        """Offsets that the group has committed."""
+        return [offset for offset, _ in self.commits()]
 
+    def commits(self) -> list[tuple[int, str]]:
+        """Offsets and metadata that the group has committed.
+
+        A client without an answer, because a broker was killed, is replaced.
         A broker that was killed may have lost track of a transaction. The documented remedy is applied, once.
         """
         from kafka import KafkaConsumer, TopicPartition
@@ -124,7 +130,8 @@ class Stream:
                 break
             consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=self.settings["group"], **CONSUMER)
             try:
-                return [consumer.committed(place, timeout_ms=ANSWER_MS) or 0 for place in places]
+                found = [consumer.committed(place, metadata=True, timeout_ms=ANSWER_MS) for place in places]
+                return [(0, "") if each is None else (each.offset, each.metadata) for each in found]
             except KafkaTimeoutError:
                 continue
             finally:
@@ -132,12 +139,20 @@ class Stream:
         raise TimeoutError(f"{self.address} sent no committed offsets in {attempt} attempts of {ANSWER_MS} ms")
 
     def wait(self, done: Callable[[], bool] | None = None, seconds: float = 60) -> None:
-        """Wait until everything that was sent has been committed."""
+        """Wait until everything that was sent has been committed, and no micro-batch is unfinished."""
 
         def is_committed() -> bool:
-            return self.committed() == [len(sent) for sent in self.sent]
+            commits = self.commits()
+            finished = all(metadata == "" or is_finished(metadata) for _, metadata in commits)
+            return finished and [offset for offset, _ in commits] == [len(sent) for sent in self.sent]
 
         until(done or is_committed, seconds, lambda: f"committed {self.committed()} of {list(map(len, self.sent))}")
+
+
+def is_finished(metadata: str) -> bool:
+    """Return whether a partition has no unfinished micro-batch, by the metadata of its offset."""
+    progress = Progress.parse(metadata)
+    return progress.first is None or progress.history.last.closes
 
 
 def make_topics(address: str, partitions: int, configs: dict[str, dict[str, str]]) -> None:

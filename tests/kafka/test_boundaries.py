@@ -15,35 +15,44 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Later
 from tests.tiers import examples
 
 steps = st.lists(
-    st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3])).filter(lambda step: step != (0, 0)),
-    max_size=60,
+    st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3]), st.booleans()), max_size=60
 )
 
 
-def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int]]) -> tuple[History, list[Boundary]]:
+def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int, bool]]) -> tuple[History, list[Boundary]]:
     history, expected = History(base, fresh), [base]
-    for offsets, labels in steps:
+    for offsets, labels, closes in steps:
         last = expected[-1]
-        expected.append(Boundary(last.offset + offsets, last.labels + labels))
-        history = history.to(expected[-1])
+        end = Boundary(last.offset + offsets, last.labels + labels, closes)
+        if end > last:
+            expected.append(end)
+            history = history.to(end)
     return history, expected
 
 
 @examples(100)
-@given(st.integers(0, 10**12), st.integers(0, 10**6), st.booleans(), steps)
-def test_what_was_written_is_read(offset: int, labels: int, fresh: bool, steps: list[tuple[int, int]]) -> None:
-    history, expected = history_of(Boundary(offset, labels), fresh, steps)
+@given(
+    st.builds(Boundary, st.integers(0, 10**12), st.integers(0, 10**6), st.booleans()),
+    st.booleans(),
+    steps,
+    st.sampled_from([0, 64]),
+    st.sampled_from([None, 0, 70]),
+)
+def test_what_was_written_is_read(
+    base: Boundary, fresh: bool, steps: list[tuple[int, int, bool]], size: int, first: int | None
+) -> None:
+    history, expected = history_of(base, fresh, steps)
     assert list(history.boundaries()) == expected
     assert history.last == expected[-1]
-    progress = Progress("0123456789abcdef", "77aa", history)
-    assert progress.text().startswith("1 ")
+    progress = Progress("0123456789abcdef", "77aa", history, size, first)
+    assert progress.text().startswith("2 ")
     assert Progress.parse(progress.text()) == progress
     assert list(Progress.parse(progress.text()).history.boundaries()) == expected
 
 
 @examples(100)
 @given(steps, st.integers(0, 60))
-def test_since_a_boundary_the_rest_is_the_same(steps: list[tuple[int, int]], at: int) -> None:
+def test_since_a_boundary_the_rest_is_the_same(steps: list[tuple[int, int, bool]], at: int) -> None:
     history, expected = history_of(Boundary(100, 5), True, steps)
     at = min(at, len(expected) - 1)
     assert list(history.after(expected[at])) == expected[at + 1 :]
@@ -67,20 +76,27 @@ def test_many_steps_fit_beside_an_offset() -> None:
 
 
 def test_no_way_back() -> None:
-    for end in (Boundary(99, 5), Boundary(100, 4), Boundary(100, 5)):
+    for end in (Boundary(99, 5), Boundary(100, 4), Boundary(100, 5), Boundary(100, 5, False)):
         with pytest.raises(ValueError, match="cannot end at"):
             History(Boundary(100, 5), fresh=True).to(end)
 
 
 def test_the_text_of_others_and_of_a_later_release_is_refused() -> None:
     """To begin anew would throw away what a later release has."""
-    uneven = "1 a b 0+0f 1,", "1 a b 0+0f x", "1 a b -1+0f 1", "1 a b 0+0f 256*2,7+1 "
+    uneven = "1 a b 0+0f 1,", "1 a b 0+0f x", "1 a b -1+0f 1", "1 a b 0+0f 256*2,7+1 ", "2 a b 0+0f 1 64 x"
     for text in ("", "hello", *uneven, "{" * 5000):
         with pytest.raises(ConnectorError, match="did not write"):
             Progress.parse(text)
-    for text in ("2 a b 0+0f 1", "12 something else"):
+    for text in ("3 a b 0+0f 1", "12 something else"):
         with pytest.raises(LaterReleaseError, match="a later release of stream-osr wrote"):
             Progress.parse(text)
+
+
+def test_the_text_of_an_earlier_release_is_read() -> None:
+    """All of its boundaries close."""
+    progress = Progress.parse("1 a b 0+0f 256*2,7+1!")
+    assert [*progress.history.after(Boundary(0))] == [Boundary(256), Boundary(512), Boundary(519, 1)]
+    assert (progress.size, progress.first) == (0, None)
 
 
 class At(NamedTuple):
@@ -96,13 +112,14 @@ def at(*offsets: int) -> list[At]:
 
 def test_a_micro_batch_is_ready_when_full_when_due_or_when_an_idle_partition_has_commands() -> None:
     waiting = at(3, 4, 6, 7, 8)
-    assert cut(waiting, Boundary(3)) == Cut(3, Boundary(7))
+    assert cut(waiting, Boundary(3)) == Cut(3, Boundary(7, closes=False))
+    assert cut(waiting, Boundary(3), due=True) == Cut(3, Boundary(7, closes=False)), "others come first"
     assert cut(waiting[:2], Boundary(3)) is None
     assert cut(at(3, 4), Boundary(3), due=True, labels=9) == Cut(2, Boundary(5, 9))
-    assert cut([], Boundary(3), due=True, labels=9) is None
-    assert cut([], Boundary(3, 2), idle=True, labels=9) == Cut(0, Boundary(3, 9))
+    assert cut([], Boundary(3), due=True, labels=9) == Cut(0, Boundary(3, 9)), "earlier records wait in the state"
+    assert cut([], Boundary(3, 2), idle=True, labels=9) == Cut(0, Boundary(3, 9, closes=False))
     assert cut(at(3), Boundary(3), idle=True, labels=9) is None, "it comes with the next one"
-    assert cut(at(3), Boundary(3, 7), size=1, labels=5) == Cut(1, Boundary(4, 7)), "labels never go back"
+    assert cut(at(3), Boundary(3, 7), size=1, labels=5) == Cut(1, Boundary(4, 7, closes=False)), "never back"
 
 
 def cut(
@@ -133,7 +150,7 @@ def test_a_replay_cuts_as_it_was_cut(gaps: list[int], polls: list[tuple[int, boo
     for count, due in polls:
         waiting += rest[:count]
         del rest[:count]
-        while (found := cut(waiting, done, size=size, due=due)) is not None:
+        while (found := cut(waiting, done, size=size, due=due and bool(waiting))) is not None:
             del waiting[: found.size]
             done = found.end
             cuts.append(found)

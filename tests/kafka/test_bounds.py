@@ -13,10 +13,12 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_osr import Limits, ModelOptions, OpenSetRecognizer
+from stream_osr import Limits, ModelOptions, OpenSetRecognizer, recognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
+from stream_osr.stream import recognizer_state
 from stream_osr.stream.culprits import MOST_TRIES
+from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, parse_record
 from stream_osr_connectors.json_fields import JsonFields
@@ -221,17 +223,18 @@ class Failing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: Iterable[str], labels: Iterable[str] = ()) -> None:
         self.closed = 0
-        close, keys, labels = OpenSetRecognizer.close_batch, {*keys}, {*labels}
+        close, keys, labels = recognizer_state.close, {*keys}, {*labels}
 
-        def close_or_fail(model: OpenSetRecognizer) -> None:
+        def close_or_fail(state: RecognizerState, **named: Any) -> Any:
             self.closed += 1
-            found = sorted(keys & {arrived.key for arrived in model.value.buffer})
-            found += sorted(labels & {evidence.label for evidence in model.value.evidence})
+            found = sorted(keys & {arrived.key for arrived in state.buffer})
+            found += sorted(labels & {evidence.label for evidence in state.evidence})
             if found:
                 raise FloatingPointError(f"by order of the test: {found}")
-            close(model)
+            return close(state, **named)
 
-        monkeypatch.setattr(OpenSetRecognizer, "close_batch", close_or_fail)
+        for module in (recognizer, recognizer_state):
+            monkeypatch.setattr(module, "close", close_or_fail)
 
 
 @pytest.fixture
@@ -261,7 +264,7 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
         again = close(before, batch)[1]
     assert [(d, origin) for origin, d in outcome.decisions] == [(d, origin) for origin, d in without.decisions]
     assert after.waiting == expected.waiting
-    assert (len(outcome.taken.labelled), outcome.taken.missing, outcome.taken.values) == (1, 0, without.taken.values)
+    assert (outcome.taken.labelled, outcome.taken.missing, outcome.taken.values) == (1, 0, without.taken.values)
     reasons = {f"k{r.offset}": (refusal.stage, str(refusal.error)) for r, refusal in outcome.taken.refused}
     assert [*reasons] == sorted({"k47", *culprits}, key=lambda key: int(key[1:])), "in their order"
     assert reasons.pop("k47")[0] == "DECODE"
@@ -273,7 +276,7 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
     assert [r.offset for r, _ in again.taken.refused] == [r.offset for r, _ in outcome.taken.refused]
     following = records(SIZE, 200, 200)
     assert close(after, following)[1] == close(expected, following)[1]
-    assert "failed. Dead letters are the records that cause the failure: " in caplog.text
+    assert "dead letters are the records that make a micro-batch fail: " in caplog.text
 
 
 def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,28 +285,34 @@ def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.
     Failing(monkeypatch, [], ["evil"])
     _, outcome = close(before, batch)
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(49, "PROCESS")]
-    assert len(outcome.taken.labelled) == 0
+    assert outcome.taken.labelled == 0
     assert len(outcome.decisions) == SIZE - 1
 
 
-@pytest.mark.parametrize("keys", [None, [f"k{n}" for n in range(40, 104, 2)]])
-def test_without_an_end_all_of_it_are_dead_letters(
-    before: Partition, monkeypatch: pytest.MonkeyPatch, keys: list[str] | None
-) -> None:
-    """It fails without any record (by a command, say), or by too many: the number of tries is bounded."""
+def test_too_many_culprits_take_all_instances_with_them(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of tries is bounded. The label is learnt."""
     batch = records(SIZE, 40, 40)
     batch[7] = batch[7]._replace(value=b"{")
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
-    commands = [] if keys else [parse_record(b'{"key": "k3", "label": "evil"}')]
-    failing = Failing(monkeypatch, keys or [], ["evil"])
-    after, outcome = close(before, batch, commands)
-    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"
+    with monkeypatch.context() as patch:
+        failing = Failing(patch, [f"k{n}" for n in range(40, 104, 2)])
+        after, outcome = close(before, batch)
+    assert [r.offset for r, _ in outcome.taken.refused] == [n for n in range(40, 104) if n != 49]
     assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
-    assert (outcome.decisions, len(outcome.taken.labelled), outcome.taken.values) == ([], 0, 0)
-    was, now = before.model.as_state(), after.model.as_state()
-    assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
-    assert (now, after.model.value.stream) == (was, before.model.value.stream)
+    assert (outcome.decisions, outcome.taken.labelled, outcome.taken.values) == ([], 1, 2)
     assert failing.closed <= 2 * MOST_TRIES
+    following = records(SIZE, 200, 200)
+    assert close(after, following)[1] == close(close(before, [batch[9]])[0], following)[1]
+
+
+def test_a_late_label_that_fails_is_given_up_alone(
+    before: Partition, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    batch = records(SIZE, 40, 40)
+    Failing(monkeypatch, [], ["evil"])
+    _, outcome = close(before, batch, [parse_record(b'{"key": "k3", "label": "evil"}')])
+    assert (outcome.taken.refused, len(outcome.decisions)) == ([], SIZE)
+    assert "the label of key 'k3' was given up: by order of the test: ['evil']" in caplog.text
 
 
 def test_a_marker_of_a_missing_value_is_no_number() -> None:

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import Partition
+from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
-from stream_osr_connectors.kafka.run.partition_by_key import step_by_key
 from stream_osr_connectors.kafka.run.partition_keys import PartitionKeys, StreamKey
 from stream_osr_connectors.kafka.run.snapshots import REACH, Snapshots
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
@@ -165,7 +163,7 @@ class Stepper:
         self.snapshots = Snapshots(self.settings.state, keep=2)
         self.snapshots.open()
 
-    def keys(self) -> PartitionKeys | None:
+    def keys(self, by: str = "key") -> PartitionKeys | None:
         return PartitionKeys.of(self.settings, self.model.trained, self.model.arguments)
 
     def step(self, *keys: str, n: int = 8) -> list[str]:
@@ -176,12 +174,12 @@ class Stepper:
             for at, (x, _) in enumerate(stream_part(n * len(keys), begin), begin)
         ]
         end = Boundary(begin + len(records))
-        self.state, out = step_by_key(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
+        self.state, out = step(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
         return [str((origin.by, decision)) for origin, decision in out.decisions]
 
     def read(self) -> Partition | None:
         at, lineage = self.state.history.last, self.state.lineage
-        found = self.snapshots.read(PLACE, lineage, at, self.model.trained, self.keys())
+        found = self.snapshots.read(PLACE, lineage, at, self.model.trained, self.keys)
         return found and self.state._replace(model=found.model, keys=found.keys)
 
 
@@ -227,14 +225,9 @@ def test_a_step_leaves_the_keys_before_it_alone(tmp_path: Path) -> None:
 def test_what_does_not_work_by_key_is_refused(tmp_path: Path) -> None:
     for given, message in (
         ({"subclasses": "in.subclasses"}, "by and subclasses are both given"),
-        ({"on_model_change": "carry"}, "by and on_model_change=carry are both given"),
         ({"by": ""}, "by is empty: give key"),
     ):
         with pytest.raises(ValueError, match=message):
             ServiceSettings(**{**NEEDED, "by": "key", **given})
-    path = tmp_path / "m.osr"
-    small_model(decision_delay=20).save(path)
-    with pytest.raises(InvalidParameter, match=r"decision_delay=20\. Use a model with decision_delay=0, or leave by"):
-        ModelFile.load(ServiceSettings(**{**NEEDED, "by": "key", "model": path}))
     (tmp_path / "service.yaml").write_text("brokers: b:1\ninput: in\nby: key\n")
     assert "the live page shows one stream" in refused("watch", "--config", tmp_path / "service.yaml")

@@ -85,7 +85,7 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -
         after, outcome = step(partition, PLACE, received, log.commands(last.labels, end), due, decode)
         decided = [origin.offset for origin, _ in outcome.decisions]
         refused = [message.offset for message, _ in outcome.taken.refused]
-        assert len(received) == len(decided) + len(refused) + len(outcome.taken.labelled)
+        assert len(received) == len(decided) + len(refused) + outcome.taken.labelled
         assert not {*decided} & {*refused}
         assert "PROCESS" not in {refusal.stage for _, refusal in outcome.taken.refused}
         decisions, events = PUBLISHER.decisions(PLACE, outcome.decisions), PUBLISHER.events(PLACE, outcome)

@@ -64,7 +64,7 @@ def published(outcome: PartitionOutput) -> list[Outgoing]:
 
 def counts(outcome: PartitionOutput) -> tuple[int, ...]:
     taken = outcome.taken
-    return len(taken.waiting), len(taken.labelled), taken.skipped, taken.missing, taken.values, outcome.left
+    return taken.labelled, taken.skipped, taken.missing, taken.values, outcome.left
 
 
 odd = st.sampled_from(
@@ -109,21 +109,30 @@ def usual_values(n: int) -> list[bytes]:
     fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),
     on_missing=st.sampled_from(["impute", "error", "skip"]),
     delay=st.sampled_from([0, 5]),
+    size=st.sampled_from([4, 1 << 62]),
+    closes=st.lists(st.booleans(), min_size=3, max_size=3),
 )
 def test_a_batch_at_once_comes_to_what_its_records_do(
-    trained: TrainedModel, batches: Any, fields: JsonFields, on_missing: str, delay: int
+    trained: TrainedModel,
+    batches: Any,
+    fields: JsonFields,
+    on_missing: str,
+    delay: int,
+    size: int,
+    closes: list[bool],
 ) -> None:
     """The same decisions, events, refusals and their order, counts and state, to the bit; all of it can be sent."""
     decode = JsonDecoder(fields, 1000)
-    together = alone = partition(trained, on_missing=on_missing, decision_delay=delay)
+    together = alone = partition(trained, on_missing=on_missing, decision_delay=delay)._replace(size=size)
     offset = 0
-    for batch in batches:
+    for batch, closing in zip(batches, closes, strict=False):
         batch = [Message(*PLACE, offset + n, *each) for n, each in enumerate(batch)]
         offset += len(batch)
-        together, outcome = step(together, PLACE, batch, (), Boundary(offset), decode)
+        end = Boundary(offset, closes=closing)
+        together, outcome = step(together, PLACE, batch, (), end, decode)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(JsonDecoder, "plain", one_by_one)
-            alone, expected = step(alone, PLACE, batch, (), Boundary(offset), decode)
+            alone, expected = step(alone, PLACE, batch, (), end, decode)
         messages = published(outcome)
         assert messages == published(expected)
         assert counts(outcome) == counts(expected)

@@ -338,10 +338,6 @@ class ServiceSettings(BaseSettings):
             )
         if self.by == "":
             raise ValueError("by is empty: give key, or the name of a field")
-        if self.by is not None and self.on_model_change == "carry":
-            raise ValueError(
-                "by and on_model_change=carry are both given: keys cannot be carried over. Give refuse or cold"
-            )
         if self.security_protocol.startswith("SASL_"):
             self._check_login()
         if self.sasl_password is not None and self.sasl_password_file is not None:

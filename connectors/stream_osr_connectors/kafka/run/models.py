@@ -75,8 +75,6 @@ class ModelFile(NamedTuple):
             If the file cannot be read.
         NotTrained
             If the training of the model has not ended.
-        InvalidParameter
-            If the model does not match the setting `by`.
         """
         loaded = OpenSetRecognizer.load(settings.model)
         changes = {
@@ -91,11 +89,6 @@ class ModelFile(NamedTuple):
         shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
         if settings.by is not None:
             shaping["by"] = settings.by
-            if own["decision_delay"]:
-                raise InvalidParameter(
-                    f"setting by: the decisions of a key cannot be delayed, and {settings.model} has decision_delay="
-                    f"{own['decision_delay']}. Use a model with decision_delay=0, or leave by out"
-                )
         identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 

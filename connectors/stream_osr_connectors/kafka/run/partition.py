@@ -1,27 +1,26 @@
 """The immutable stream of one partition: records and labels give the next stream and its output.
 
-A recognizer processes a micro-batch: plain records in bulk, all others one by one, in order. If the micro-batch fails
-as a whole, it is processed without the records that cause the failure.
+A partition is one stream, or one stream for each key (setting `by`). Each stream closes a micro-batch when it is
+full. A boundary that closes ends the micro-batches of all streams, after `max_wait` and at the end of the input.
+Until then records wait for a decision in the state of the partition.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import orjson
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.instances.labels import as_known
+from stream_osr.config import WITHOUT_END
 from stream_osr.printable_text import brief
-from stream_osr.stream.culprits import find_culprits
-from stream_osr.training.schema_check import check_features
 from stream_osr_connectors.base import Record
+from stream_osr_connectors.engine import Refusal, Stream
 from stream_osr_connectors.values import DecodeError
 
 from ...commands.command import Command
@@ -36,127 +35,17 @@ from ..wire.messages import (
     PartitionOutput,
     Received,
     RecordOrigin,
-    Refusal,
     TakenRecords,
     check_envelope,
     origin_of,
 )
-from .partition_keys import PartitionKeys
-
-T = TypeVar("T")
-
-
-class Closed(NamedTuple):
-    """Result of processing a micro-batch.
-
-    Attributes
-    ----------
-    model
-        Recognizer after the micro-batch.
-    taken
-        Records by treatment.
-    error
-        Error of the micro-batch, or ``None``.
-    """
-
-    model: OpenSetRecognizer
-    taken: TakenRecords
-    error: Exception | None = None
-
-
-def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> Closed:
-    """Process a micro-batch with a copy of a recognizer.
-
-    Parameters
-    ----------
-    begun
-        Recognizer before the records. It does not change.
-    records, decode
-        As for :func:`take`.
-    """
-    model = copy(begun)
-    taken = take(model, records, decode)
-    try:
-        model.close_batch()
-    except MemoryError:
-        raise
-    except Exception as error:
-        return Closed(model, taken, error)
-    return Closed(model, taken)
-
-
-def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> TakenRecords:
-    """Process records with a recognizer. Unusable records are refused.
-
-    Parameters
-    ----------
-    model
-        Recognizer, which changes.
-    records
-        Records in order.
-    decode
-        Decoder of the records.
-    """
-    taken = TakenRecords()
-    before, names = model.counters["missing"], model.trained.names
-    if type(decode) is JsonDecoder and model.trained.features.takes_rows:
-        places, rows, times, keys = decode.plain(records, names)
-        begin = done = 0
-        for place in (*sorted({*range(len(records))} - {*places}), len(records)):
-            if place > begin:
-                end = done + place - begin
-                model.learn_rows(rows[done:end], t=times[done:end], key=keys[done:end])
-                taken.waiting += records[begin:place]
-                done = end
-            if place < len(records):
-                _take_one(model, records[place], decode, taken)
-            begin = place + 1
-    else:
-        for received in records:
-            _take_one(model, received, decode, taken)
-    taken.missing = model.counters["missing"] - before
-    taken.values = len(names) * (len(taken.waiting) + len(taken.labelled))
-    return taken
-
-
-def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, taken: TakenRecords) -> None:
-    stage, skipped, bad = "DECODE", model.counters["skipped"], model.counters["bad_rows"]
-    try:
-        check_envelope(received)
-        record = decode(received)
-        stage = "VALIDATE"
-        _check_writable(record)
-        check_features(model.trained, record.features, record.found)
-        label = as_known(record.label, model.value.labels)
-        model.learn_one(record.features, label, t=record.time, key=record.key)
-    except MemoryError:
-        raise
-    except Exception as error:  # any error: the stream continues without the record
-        taken.refused.append((received, Refusal(stage, error)))
-        model.count_refused(counted=model.counters["bad_rows"] - bad)
-        return
-    if model.counters["skipped"] > skipped:
-        taken.skipped += 1
-    elif record.label is not None:
-        taken.labelled.append(received)
-    else:
-        taken.waiting.append(received)
-
-
-def _check_writable(record: Record) -> None:
-    """Reject instances of a custom decoder that cannot be published."""
-    try:
-        orjson.dumps((record.key, record.time, record.label), option=ENCODING)
-    except TypeError as error:
-        text = brief((record.key, record.time, record.label))
-        raise DecodeError(
-            f"key, time and label are {text}, which cannot be written as JSON ({error}): the decoder must return "
-            "text or whole numbers of 64 bits"
-        ) from None
-
+from .partition_keys import PartitionKeys, StreamKey, TooManyKeysError
 
 ATTEMPTS = 3
-"""Attempts to process a micro-batch if memory is not sufficient."""
+"""Attempts to process records if memory is not sufficient."""
+
+Decided = list[tuple[RecordOrigin, Decision]]
+"""Decisions with their records."""
 
 
 class Partition(NamedTuple):
@@ -167,20 +56,40 @@ class Partition(NamedTuple):
     model
         Recognizer. A step works on a copy. With ``keys`` it only counts records that belong to no key.
     waiting
-        Records without a final decision (``decision_delay``), in order.
+        Records without a final decision, in order. With ``keys`` there are none.
     lineage
         Identity of this sequence of micro-batches.
     history
-        Boundaries of the micro-batches.
+        Boundaries.
     keys
-        Recognizers by key (setting `by`), or ``None``.
+        Streams by key (setting `by`), or ``None``.
+    size
+        Number of instances of a full micro-batch.
     """
 
     model: OpenSetRecognizer
-    waiting: tuple[RecordOrigin, ...]
+    waiting: tuple[Received, ...]
     lineage: str
     history: History
     keys: PartitionKeys | None = None
+    size: int = WITHOUT_END
+
+    @property
+    def undecided(self) -> int:
+        """Number of instances in unfinished micro-batches."""
+        return len(self.model.value.buffer) if self.keys is None else self.keys.undecided
+
+    @property
+    def delayed(self) -> int:
+        """Number of instances without a final decision."""
+        return len(self.waiting) if self.keys is None else self.keys.delayed
+
+    @property
+    def first(self) -> int | None:
+        """Offset of the first record without a final decision, or ``None``."""
+        if self.keys is None:
+            return self.waiting[0].offset if self.waiting else None
+        return self.keys.first
 
 
 def seed_of(seed: int, place: Place) -> int:
@@ -200,29 +109,10 @@ def begin(
     fresh: bool = True,
     mark: str = "",
     keys: PartitionKeys | None = None,
+    size: int = WITHOUT_END,
 ) -> Partition:
     """Start a sequence of micro-batches with a new recognizer, or, without ``fresh``, with one that has state."""
-    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh), keys)
-
-
-Decided = list[tuple[RecordOrigin, Decision]]
-"""Decisions with their records."""
-
-
-def ended(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
-    """Copy a stream's recognizer, and finalise its delayed decisions."""
-    last = copy(partition.model)
-    last.flush()
-    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
-
-
-def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> PartitionOutput:
-    """Return the output at the start of a stream that follows another."""
-    at = begun.history.last
-    timestamp = decisions[-1][0].timestamp if decisions else -1
-    return PartitionOutput(
-        decisions, events, TakenRecords(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp
-    )
+    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh), keys, size)
 
 
 def step(
@@ -232,141 +122,293 @@ def step(
     commands: Iterable[Command],
     end: Boundary,
     decode: Decoder,
+    key_of: StreamKey | None = None,
 ) -> tuple[Partition, PartitionOutput]:
-    """Process one micro-batch.
+    """Process some records.
 
-    Unusable records are refused. If the whole micro-batch fails because of an internal error, the records that cause
-    the failure are refused. If they cannot be found, all records are refused, and the recognizer does not change. The
-    recognizer counts refused records, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS``
-    attempts, all records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
+    Unusable records are refused, and so are the records that make a micro-batch fail (:class:`.engine.Stream`). The
+    recognizer counts them, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS`` attempts, all
+    records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
 
     Parameters
     ----------
     partition
-        Stream before the micro-batch. It does not change.
+        Stream before the records. It does not change.
     place
         Place of the partition.
     records
-        Records of the micro-batch in order, including refused ones.
+        Records in order, including refused ones.
     commands
-        Commands since the last micro-batch, which apply before this one.
+        Commands since the last boundary, which apply before the records.
     end
-        Boundary of the micro-batch.
+        Boundary after the records.
     decode
         Decoder of the records.
+    key_of
+        Key of each record, with the setting `by`.
     """
-    begun = copy(partition.model)
-    asked = list(commands)
-    left = sum(not apply_in_partition(command, begun, place, partition.lineage) for command in asked)
-    about = f"{place}: the micro-batch that ends at {end.offset}"
-    closed = None
+    about, asked = f"{place}: the step that ends at {end.offset}", list(commands)
     if not isinstance(end, FailedEnd):
-        closed = in_memory(about, lambda: close_or_refuse(partition.model, about, begun, records, decode))
-    if closed is None:
-        end, left = FailedEnd(*end), len(asked)
-        closed = refuse(partition.model, out_of_memory(records))
-    model, taken, _ = closed
-    waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
-    decisions = [(waiting.popleft(), decision) for decision in model.drain()]
-    following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
-    timestamp = records[-1].timestamp if records else -1
-    events = list(model.drain_events())
-    return following, PartitionOutput(decisions, events, taken, named(records, end), timestamp, left)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _Step(partition, place, about).run(records, asked, end, decode, key_of)
+            except MemoryError:
+                logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
+        logger.error("%s: its records are dead letters", about)
+    return _Step(partition, place, about).fail(records, len(asked), FailedEnd(*end))
 
 
-def named(records: Sequence[Received], end: Boundary) -> str:
-    """Return the name of a micro-batch in ids of events."""
-    return str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
+class _Step:
+    """One step: copies of the streams that change, and the output."""
+
+    def __init__(self, partition: Partition, place: Place, about: str) -> None:
+        self._partition, self._place, self._about = partition, place, about
+        self._model, self._keys = copy(partition.model), copy(partition.keys)
+        self._streams: dict[str | None, Stream[Received]] = {}
+        self._new: set[str] = set()
+        self._taken = TakenRecords()
+        self._left = 0
+
+    def run(
+        self,
+        records: Sequence[Received],
+        commands: Sequence[Command],
+        end: Boundary,
+        decode: Decoder,
+        key_of: StreamKey | None,
+    ) -> tuple[Partition, PartitionOutput]:
+        """Process records and commands."""
+        groups: dict[str | None, list[Received]]
+        groups = {None: [*records]} if key_of is None else self._divided(records, key_of)
+        for command in commands:
+            self._left += not self._apply(command)
+        for by, own in groups.items():
+            self._take(by, own, decode)
+        if end.closes:
+            for by in [None] if self._keys is None else dict.fromkeys((*self._streams, *self._keys.unfinished())):
+                self._stream(by).close()
+        return self._ended(records, self._partition.history.to(end))
+
+    def fail(self, records: Sequence[Received], left: int, end: FailedEnd) -> tuple[Partition, PartitionOutput]:
+        """Refuse records for lack of memory, and also those that wait, if the boundary closes."""
+        error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+        self._left = left
+        self._taken.refused += [(received, Refusal("PROCESS", error)) for received in records]
+        self._model.count_refused(len(records))
+        if end.closes:
+            for by in [None] if self._keys is None else self._keys.unfinished():
+                self._stream(by).abandon(error)
+        return self._ended(records, self._partition.history.to(end))
+
+    def _stream(self, by: str | None) -> Stream[Received]:
+        """Return the stream of a key, or the only one."""
+        if by not in self._streams:
+            model, waiting = self._model, self._partition.waiting
+            if by is not None:
+                assert self._keys is not None
+                model, waiting = self._keys.stream(by)
+                if by not in self._keys:
+                    self._new.add(by)
+            self._streams[by] = Stream(model, waiting, batch_size=self._partition.size, fatal=(MemoryError,))
+        return self._streams[by]
+
+    def _divided(self, records: Sequence[Received], key_of: StreamKey) -> dict[str | None, list[Received]]:
+        """Divide records by key, in the order of the first record of each key. Refuse records without a key."""
+        groups: dict[str | None, list[Received]] = {}
+        for received in records:
+            try:
+                check_envelope(received)
+                groups.setdefault(key_of(received), []).append(received)
+            except MemoryError:
+                raise
+            except Exception as error:  # of any decoder: the stream continues without the record
+                self._taken.refused.append((received, Refusal("DECODE", error)))
+        self._model.count_refused(len(self._taken.refused))
+        return groups
+
+    def _apply(self, command: Command) -> bool:
+        """Apply a command to its stream. Return whether it was applied, or is for another partition."""
+        place, by = self._place, command.stream
+        if self._keys is None:
+            return apply_in_partition(command, self._stream(None).model, place, self._partition.lineage)
+        if command.partition not in (None, place):
+            return True
+        if by is None:
+            logger.warning("%s: command %s was not applied: it names no key (KEY/ID)", place, command.action)
+            return False
+        if by not in self._keys:
+            addressed = command.partition is not None
+            level = logging.WARNING if addressed else logging.INFO  # otherwise another partition may have the key
+            logger.log(level, "%s: command %s was not applied: there is no key %s", place, command.action, brief(by))
+            return not addressed
+        return apply_in_partition(command, self._stream(by).model, place, self._partition.lineage, by)
+
+    def _take(self, by: str | None, records: Sequence[Received], decode: Decoder) -> None:
+        """Process the records of a stream."""
+        taken = self._taken
+        if by is not None and self._keys is not None:
+            try:
+                self._keys.check_room(by, sum(self._is_used(each) for each in self._new))
+            except TooManyKeysError as error:
+                taken.refused += [(received, Refusal("VALIDATE", error)) for received in records]
+                taken.keys_refused += len(records)
+                self._model.count_refused(len(records))
+                return
+        stream = self._stream(by)
+        missing = stream.model.counters["missing"]
+        _take(stream, records, decode)
+        taken.skipped += stream.skipped
+        taken.missing += stream.model.counters["missing"] - missing
+
+    def flush(self) -> tuple[Partition, PartitionOutput]:
+        """Finalise all decisions."""
+        for by in [None] if self._keys is None else self._keys.unfinished():
+            self._stream(by).flush()
+        return self._ended((), self._partition.history)
+
+    def _is_used(self, by: str) -> bool:
+        """Return whether the stream of a key has accepted a record."""
+        stream = self._streams.get(by)
+        return stream is not None and stream.accepted + stream.labelled > 0
+
+    def _ended(self, records: Sequence[Received], history: History) -> tuple[Partition, PartitionOutput]:
+        """Return the partition after the step, and its output."""
+        before, decisions, events, streams = self._partition, Decided(), list[Event](), list[str]()
+        waiting = before.waiting
+        for by, stream in self._streams.items():
+            self._count_refused(stream)
+            self._taken.labelled += stream.labelled
+            self._taken.values += len(stream.model.trained.names) * (stream.accepted + stream.labelled)
+            for received, decision in stream.drain():
+                assert received is not None, "a partition knows the record of each decision"
+                decisions.append((origin_of(received, by), decision))
+            own = list(stream.model.drain_events())
+            events += own
+            waiting = tuple(_kept(each) for each in stream.waiting if each is not None)
+            if by is None or self._keys is None:
+                self._model = stream.model
+            elif by not in self._new or self._is_used(by):
+                streams += [by] * len(own)
+                self._keys.put(by, stream.model, waiting, stream.accepted + stream.labelled)
+        if self._keys is not None:
+            self._keys.make_room()
+            decisions.sort(key=lambda pair: pair[0].offset)
+            waiting = ()
+        self._taken.refused.sort(key=lambda pair: pair[0].offset)
+        after = before._replace(model=self._model, waiting=waiting, keys=self._keys, history=history)
+        timestamp = records[-1].timestamp if records else -1
+        name = _name(records, before.history.last, history.last)
+        return after, PartitionOutput(decisions, events, self._taken, name, timestamp, self._left, streams)
+
+    def _count_refused(self, stream: Stream[Received]) -> None:
+        """Count and log what a stream has refused."""
+        stream.model.count_refused(len(stream.refused), counted=stream.counted)
+        failed = [str(received.offset) for received, why in stream.refused if received and why.failed is not None]
+        if failed:
+            text = "%s: dead letters are the records that make a micro-batch fail: %s"
+            logger.error(text, self._about, ", ".join(failed))
+        for received, refusal in stream.refused:
+            if received is not None:
+                self._taken.refused.append((received, refusal))
+            elif refusal.failed is not None:
+                key = brief(refusal.failed.key)
+                logger.error("%s: the label of key %s was given up: %s", self._about, key, refusal.error)
 
 
-def in_memory(about: str, close: Callable[[], T]) -> T | None:
-    """Process records, with several attempts if memory is not sufficient. Return ``None`` if all fail."""
-    for attempt in range(1, ATTEMPTS + 1):
+def _kept(received: Received) -> Received:
+    """Return a record that waits without what a client adds, as a snapshot restores it."""
+    if type(received) is Received and type(received.headers) is tuple:
+        return received
+    topic, partition, offset, timestamp = received.topic, received.partition, received.offset, received.timestamp
+    return Received(topic, partition, offset, timestamp, received.key, received.value, tuple(received.headers))
+
+
+def _take(stream: Stream[Received], records: Sequence[Received], decode: Decoder) -> None:
+    """Process records with a stream: plain records in bulk, all others one by one, in order."""
+    names = stream.model.trained.names
+    if type(decode) is not JsonDecoder or not stream.model.trained.features.takes_rows:
+        for received in records:
+            _take_one(stream, received, decode)
+        return
+    places, rows, times, keys = decode.plain(records, names)
+    begin = done = 0
+    for place in (*sorted({*range(len(records))} - {*places}), len(records)):
+        if place > begin:
+            end, own = done + place - begin, records[begin:place]
+            stream.take_rows(lambda own=own: own, rows[done:end], times[done:end], keys[done:end])  # type: ignore[misc]
+            done = end
+        if place < len(records):
+            _take_one(stream, records[place], decode)
+        begin = place + 1
+
+
+def _take_one(stream: Stream[Received], received: Received, decode: Decoder) -> None:
+    try:
+        check_envelope(received)
+        record = decode(received)
+    except MemoryError:
+        raise
+    except Exception as error:  # of any decoder: the stream continues without the record
+        stream.refused.append((received, Refusal("DECODE", error)))
+    else:
         try:
-            return close()
-        except MemoryError:
-            logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
-    logger.error("%s: its records are dead letters", about)
-    return None
+            _check_writable(record)
+        except DecodeError as error:
+            stream.refused.append((received, Refusal("VALIDATE", error)))
+        else:
+            stream.take(received, record)
 
 
-def out_of_memory(records: Iterable[Received]) -> list[tuple[Received, Refusal]]:
-    """Refuse records because of :func:`in_memory`."""
-    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
-    return [(received, Refusal("PROCESS", error)) for received in records]
+def _check_writable(record: Record) -> None:
+    """Reject instances of a custom decoder that cannot be published."""
+    try:
+        orjson.dumps((record.key, record.time, record.label), option=ENCODING)
+    except TypeError as error:
+        text = brief((record.key, record.time, record.label))
+        raise DecodeError(
+            f"key, time and label are {text}, which cannot be written as JSON ({error}): the decoder must return "
+            "text or whole numbers of 64 bits"
+        ) from None
 
 
-def refuse(before: OpenSetRecognizer, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
-    """Return a recognizer unchanged except for the count of refused records."""
-    model = copy(before)
-    model.count_refused(len(refused))
-    return Closed(model, TakenRecords(refused=refused, skipped=skipped))
+def ended(partition: Partition) -> tuple[Partition, PartitionOutput]:
+    """Finalise all decisions of a stream that another one follows. The output has no name yet."""
+    return _Step(partition, Place("", 0), "the end of a stream").flush()
 
 
-def close_or_refuse(
-    before: OpenSetRecognizer, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> Closed:
-    """Process the records. Refuse those that cause a failure, or all if they cannot be found.
-
-    Parameters
-    ----------
-    before
-        Recognizer without the commands, which stays if all records are refused.
-    about
-        The micro-batch, for messages.
-    begun, records, decode
-        As for :func:`close`.
-    """
-    closed = close(begun, records, decode)
-    if closed.error is None:
-        return closed
-    taken, error = closed.taken, closed.error
-    culprits = find_culprits(records, lambda some: close(begun, some, decode).error)
-    if culprits is not None:
-        numbers = {number for number, _ in culprits}
-        rest = [record for number, record in enumerate(records) if number not in numbers]
-        closed = close(begun, rest, decode)
-        closed.model.count_refused(len(culprits))
-        refused = in_order([(records[number], Refusal("PROCESS", own)) for number, own in culprits])
-        if not culprits:
-            logger.warning("%s failed, and did not fail again", about, exc_info=error)
-            return closed
-        logger.error(
-            "%s failed. Dead letters are the records that cause the failure: %s",
-            about,
-            ", ".join(str(received.offset) for received, _ in refused),
-            exc_info=error,
-        )
-        return closed._replace(taken=replace(closed.taken, refused=in_order(closed.taken.refused + refused)))
-    logger.error("%s failed. Its records are dead letters", about, exc_info=error)
-    lost = [*taken.waiting, *taken.labelled]
-    refused = in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
-    return refuse(before, refused, taken.skipped)
+def beginning(begun: Partition, output: PartitionOutput) -> PartitionOutput:
+    """Name the output at the start of a stream that follows another."""
+    at = begun.history.last
+    timestamp = output.decisions[-1][0].timestamp if output.decisions else -1
+    return output._replace(place=f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp=timestamp)
 
 
-def in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
-    """Sort refused records by offset."""
-    return sorted(refused, key=lambda pair: pair[0].offset)
+def _name(records: Sequence[Received], last: Boundary, end: Boundary) -> str:
+    """Return the name of a step in ids of events. It differs from that of every other step."""
+    if records:
+        return str(end.offset - 1)
+    name = f"{end.offset - 1}-{end.labels}"
+    return f"{name}-closed" if last[:2] == end[:2] else name
 
 
 class Cut(NamedTuple):
-    """A micro-batch: its number of waiting records, and its boundary."""
+    """The records of a step: their number, and its boundary."""
 
     size: int
     end: Boundary
 
 
 def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
-    """Return the micro-batch up to an earlier boundary, or ``None`` if records are missing.
+    """Return the step up to an earlier boundary, or ``None`` if records are missing.
 
     Parameters
     ----------
     waiting
-        Records after the last micro-batch, in order.
+        Records after the last boundary, in order.
     done
-        Boundary of the last micro-batch.
+        Last boundary.
     end
-        Boundary of the next micro-batch when it was published.
+        Next boundary when it was published.
     """
     if end.offset > done.offset and (not waiting or waiting[-1].offset < end.offset - 1):
         return None
@@ -376,20 +418,20 @@ def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut 
 def ready(
     waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, requested: bool, labels: int
 ) -> Cut | None:
-    """Return the next micro-batch, or ``None`` if it is not ready.
+    """Return the next step, or ``None`` if it is not ready.
 
     Parameters
     ----------
     waiting
-        Records after the last micro-batch, in order.
+        Records after the last boundary, in order.
     done
-        Boundary of the last micro-batch.
+        Last boundary.
     size
-        Number of records of a full micro-batch.
+        Number of records of a full step.
     due
-        Whether the first record has waited for long enough.
+        Whether the first record without a decision has waited for long enough, so that all micro-batches close.
     requested
-        Whether there are commands, which apply with a micro-batch, even with an empty one.
+        Whether there are commands, which apply with a step, even with an empty one.
     labels
         Where the topic of labels ends.
 
@@ -398,13 +440,15 @@ def ready(
     >>> from collections import namedtuple
     >>> At = namedtuple("At", "offset")
     >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, requested=False, labels=0)
-    Cut(size=2, end=Boundary(offset=9, labels=0))
+    Cut(size=2, end=Boundary(offset=9, labels=0, closes=False))
     >>> ready([At(10)], Boundary(9), size=2, due=False, requested=False, labels=0) is None
     True
+    >>> ready([At(10)], Boundary(9), size=2, due=True, requested=False, labels=0)
+    Cut(size=1, end=Boundary(offset=11, labels=0, closes=True))
     """
-    count = len(waiting)
-    if count < size and not (due and count) and not (requested and not count):
+    count, closes = len(waiting), due and len(waiting) <= size
+    if count < size and not closes and not (requested and not count):
         return None
     count = min(count, size)
     end = waiting[count - 1].offset + 1 if count else done.offset
-    return Cut(count, Boundary(end, max(done.labels, labels)))
+    return Cut(count, Boundary(end, max(done.labels, labels), closes))

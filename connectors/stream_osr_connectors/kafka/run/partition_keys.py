@@ -26,22 +26,28 @@ from stream_osr.printable_text import brief
 from stream_osr.support.limits import check_key
 from stream_osr_connectors.values import DecodeError
 
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
 from ..wire.messages import Decoder, Received
+from .waiting_records import RECORDS, WrittenRecord, restored, written
 
 WORD = 8
 """Bytes of a number in which states are stored in an archive."""
 
 KEYS = fields(
+    {"waiting": many(RECORDS, "m"), "undecided": array("i", "m", low=0)},
     by=text(),
     keys=many(text(), "n"),
-    at=array("i", "n", "2", low=0),
+    at=array("i", "n", "2|3", low=0),
     sizes=array("i", "m", low=1),
     states=array("u", "*"),
     digest=text(),
 )
-"""Rules of the keys in a snapshot. The digest is that of the states, because archives have none for such data."""
+"""Rules of the keys in a snapshot. The digest is that of the states, because archives have none for such data.
+
+Snapshots of earlier releases have boundaries of two numbers, and no records that wait.
+"""
 
 
 class TooManyKeysError(ConnectorError):
@@ -105,6 +111,10 @@ class KeyState:
         Recognizer in memory, or ``None``.
     data
         The state as bytes, if known.
+    waiting
+        Records without a final decision, in order.
+    undecided
+        Number of instances in the unfinished micro-batch.
     written
         Newest snapshot with this state, if any.
     seen
@@ -117,6 +127,8 @@ class KeyState:
 
     model: OpenSetRecognizer | None
     data: bytes | None = None
+    waiting: tuple[Received, ...] = ()
+    undecided: int = 0
     written: Written | None = None
     seen: int = 0
     size: int = 0
@@ -154,6 +166,8 @@ class PartitionKeys:
         self._arguments, self._memory = arguments, memory
         self._shared = {id(each) for each in arrays_of((trained, trained.densities))}
         self._states: dict[str, KeyState] = {}  # those that were not used for longest first
+        self.undecided = self.delayed = 0
+        """Numbers of instances in unfinished micro-batches, and without a final decision."""
         self.sources: dict[Written, frozenset[Boundary]] = {}
         """Snapshots that a snapshot needs, as far as this process knows them."""
 
@@ -185,8 +199,19 @@ class PartitionKeys:
         """Number of recognizers in memory."""
         return sum(state.model is not None for state in self._states.values())
 
-    def recognizer(self, by: str) -> OpenSetRecognizer:
-        """Return a copy of the recognizer of a key. A new key has a new one.
+    @property
+    def first(self) -> int | None:
+        """Offset of the first record without a final decision, or ``None``."""
+        return min((state.waiting[0].offset for state in self._states.values() if state.waiting), default=None)
+
+    def unfinished(self) -> list[str]:
+        """Return the keys with records without a final decision."""
+        return [by for by, state in self._states.items() if state.waiting]
+
+    def stream(self, by: str) -> tuple[OpenSetRecognizer, tuple[Received, ...]]:
+        """Return a copy of the recognizer of a key, and its records without a final decision.
+
+        A new key has a new recognizer.
 
         Raises
         ------
@@ -195,32 +220,35 @@ class PartitionKeys:
         """
         state = self._states.get(by)
         if state is None:
-            return OpenSetRecognizer.from_trained(self.trained, **grouped(**self._arguments))
+            return OpenSetRecognizer.from_trained(self.trained, **grouped(**self._arguments)), ()
         if state.model is None:
             data, about = state.as_bytes(), f"the state of key {brief(by)}"
             model = OpenSetRecognizer.from_state_bytes(self.trained, data, about)
             model.set_min_probability(self._arguments["min_probability"])
             state.model = model
-        return copy(state.model)
+        return copy(state.model), state.waiting
 
-    def check_room(self, by: str) -> None:
-        """Refuse a new key if there are too many.
+    def check_room(self, by: str, more: int = 0) -> None:
+        """Refuse a new key if there are too many, with some more keys that are not stored yet.
 
         Raises
         ------
         TooManyKeysError
             If the partition has `most` keys.
         """
-        if by not in self._states and len(self._states) >= self.most:
+        if by not in self._states and len(self._states) + more >= self.most:
             raise TooManyKeysError(
                 f"the partition has {self.most} keys, and max_keys allows no further one. Increase max_keys, or use "
                 "an input with more partitions"
             )
 
-    def put(self, by: str, model: OpenSetRecognizer, more: int) -> None:
+    def put(self, by: str, model: OpenSetRecognizer, waiting: tuple[Received, ...], more: int) -> None:
         """Replace the recognizer of a key, which has seen some more instances. It is then the last one in use."""
         before = self._states.pop(by, None) or KeyState(None)
-        state = KeyState(model, None, None, before.seen + more, before.size, before.measured_at)
+        undecided, seen = len(model.value.buffer), before.seen + more
+        state = KeyState(model, None, waiting, undecided, None, seen, before.size, before.measured_at)
+        self.undecided += undecided - before.undecided
+        self.delayed += len(waiting) - len(before.waiting)
         if state.seen > MEASURED_AGAIN * state.measured_at:
             state.size, state.measured_at = size_of(model, self._shared, 0), state.seen
         self._states[by] = state
@@ -261,12 +289,15 @@ class PartitionKeys:
         earlier = {Written(lineage, each): each for each in usable}
         states = self._states.values()
         places = [at if state.written is None else earlier.get(state.written, at) for state in states]
-        own = [state.as_bytes() for state, place in zip(states, places, strict=True) if place == at]
+        changed = [state for state, place in zip(states, places, strict=True) if place == at]
+        own = [state.as_bytes() for state in changed]
         block = b"".join(own)
         return {
             "by": self.by,
             "keys": tuple(self._states),
-            "at": np.array([tuple(place) for place in places], dtype=np.int64).reshape(len(places), 2),
+            "at": np.array([tuple(place) for place in places], dtype=np.int64).reshape(len(places), 3),
+            "waiting": tuple(written(state.waiting) for state in changed),
+            "undecided": np.array([state.undecided for state in changed], dtype=np.int64),
             "sizes": np.array([*map(len, own)], dtype=np.int64),
             "states": np.frombuffer(block + bytes(-len(block) % WORD), dtype=np.uint64),
             "digest": hashlib.sha256(block).hexdigest(),
@@ -274,9 +305,9 @@ class PartitionKeys:
 
     def note_written(self, lineage: str, at: Boundary, content: Mapping[str, Any]) -> None:
         """Note that a snapshot exists."""
-        for by, place in zip(content["keys"], content["at"].tolist(), strict=True):
-            self._states[by].written = Written(lineage, Boundary(*place))
-        self.sources[Written(lineage, Boundary(*at))] = frozenset(sources_of(content, at))
+        for by, numbers in zip(content["keys"], content["at"].tolist(), strict=True):
+            self._states[by].written = Written(lineage, _boundary(numbers))
+        self.sources[Written(lineage, at)] = frozenset(sources_of(content, at))
 
     def needed(
         self, lineage: str, kept: Collection[Boundary], there: Sequence[Boundary], reach: int
@@ -301,12 +332,19 @@ class PartitionKeys:
         return {each for sources in found.values() for each in sources}
 
     def resume(
-        self, lineage: str, at: Boundary, content: Mapping[str, Any], read: Callable[[Boundary], Mapping[str, Any]]
+        self,
+        place: Place,
+        lineage: str,
+        at: Boundary,
+        content: Mapping[str, Any],
+        read: Callable[[Boundary], Mapping[str, Any]],
     ) -> None:
         """Read the states of all keys from snapshots.
 
         Parameters
         ----------
+        place
+            The partition.
         lineage, at, content
             Lineage, boundary and content of the snapshot.
         read
@@ -317,30 +355,39 @@ class PartitionKeys:
         PersistenceError
             If the snapshots contradict each other.
         """
-        if content["by"] != self.by:
-            raise PersistenceError(
-                f"the snapshot has streams by {brief(content['by'])}, and the setting is {self.by}"
-            )
         found = {at: _states_of(content, at)}
         found |= {each: _states_of(read(each), each) for each in sources_of(content, at)}
-        for by, place in zip(content["keys"], map(tuple, content["at"].tolist()), strict=True):
-            data = found[Boundary(*place)].get(by)
-            if data is None or by in self._states:
+        for by, numbers in zip(content["keys"], content["at"].tolist(), strict=True):
+            source = _boundary(numbers)
+            if by not in found[source] or by in self._states:
                 raise PersistenceError(f"the snapshots contradict each other: key {brief(by)} has not one state")
-            self._states[by] = KeyState(None, data, Written(lineage, Boundary(*place)))
-        self.sources[Written(lineage, Boundary(*at))] = frozenset(found.keys() - {at})
+            data, records, undecided = found[source][by]
+            waiting = restored(place, records)
+            self._states[by] = KeyState(None, data, waiting, undecided, Written(lineage, source))
+            self.undecided += undecided
+            self.delayed += len(waiting)
+        self.sources[Written(lineage, at)] = frozenset(found.keys() - {at})
+
+
+def _boundary(numbers: Sequence[int]) -> Boundary:
+    """Return the boundary of a row of ``at``."""
+    offset, labels, *closes = numbers
+    return Boundary(offset, labels, bool(closes[0]) if closes else True)
 
 
 def sources_of(content: Mapping[str, Any], at: Boundary) -> set[Boundary]:
     """Return the earlier snapshots that contain states of a snapshot."""
-    return {Boundary(*place) for place in set(map(tuple, content["at"].tolist()))} - {at}
+    return {_boundary(numbers) for numbers in set(map(tuple, content["at"].tolist()))} - {at}
 
 
-def _states_of(content: Mapping[str, Any], at: Boundary) -> dict[str, bytes]:
-    """Return the states that a snapshot itself contains."""
-    own = [by for by, place in zip(content["keys"], content["at"].tolist(), strict=True) if tuple(place) == tuple(at)]
+def _states_of(content: Mapping[str, Any], at: Boundary) -> dict[str, tuple[bytes, list[WrittenRecord], int]]:
+    """Return the states that a snapshot itself contains, each with its waiting records and undecided instances."""
+    own = [by for by, row in zip(content["keys"], content["at"].tolist(), strict=True) if _boundary(row) == at]
     ends, block = np.cumsum(content["sizes"]).tolist(), content["states"].tobytes()
     block = block[: ends[-1] if ends else 0]
     if len(own) != len(ends) or hashlib.sha256(block).hexdigest() != content["digest"]:
         raise PersistenceError(f"the states of {len(own)} keys in the snapshot at {at.offset} are damaged")
-    return {by: block[begin:end] for by, begin, end in zip(own, [0, *ends], ends, strict=False)}
+    states = [block[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    waiting = content.get("waiting", len(own) * ([],))
+    undecided = content["undecided"].tolist() if "undecided" in content else len(own) * [0]
+    return dict(zip(own, zip(states, waiting, undecided, strict=True), strict=True))

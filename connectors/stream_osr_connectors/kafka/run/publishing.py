@@ -19,6 +19,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
 from stream_osr.stream.summaries import to_say
 
+from ...engine import Refusal
 from ..client.interface import ClientError, RefusedMessage
 from ..log import Seldom, logger
 from ..places import Place
@@ -36,7 +37,7 @@ from ..stats import (
     ServiceStats,
 )
 from ..wire.encoding import Encoding, Publisher
-from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received, RecordOrigin, Refusal
+from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, NO_TIME, clamped
 from .model_metrics import OTHER, class_names
@@ -187,14 +188,10 @@ class Publishing(NamedTuple):
 
 
 def _received(message: Outgoing, closed: Sequence[PendingBatch]) -> Received:
-    """Return the record of a decision. Parts of a record with a delayed decision are missing."""
-    own = [one for one in closed if one.place == message.place]
-    records = {record.offset: record for one in own for record in one.records}
-    if message.offset in records:
-        return records[message.offset]
-    origins = {origin.offset: origin for one in own for origin, _ in one.outcome.decisions}
-    left = origins.get(message.offset, RecordOrigin(message.offset, -1, message.key, ()))
-    return Message(*message.place, left.offset, left.timestamp, left.key, None, left.headers)
+    """Return the record of a decision."""
+    origins = (origin for one in closed if one.place == message.place for origin, _ in one.outcome.decisions)
+    found = next((origin.record for origin in origins if origin.offset == message.offset), None)
+    return Message(*message.place, message.offset, -1, message.key, None, ()) if found is None else found
 
 
 def account(
@@ -224,7 +221,7 @@ def account(
     expected: Counter[Place] = Counter()
     for place, before, after, records, outcome in batches:
         stats.add("records", place, len(records))
-        taken, labelled = outcome.taken, len(outcome.taken.labelled)
+        taken, labelled = outcome.taken, outcome.taken.labelled
         stats.add("labelled", place, labelled)
         stats.add("skipped", place, taken.skipped)
         stats.add("features_missing", place, taken.missing)
@@ -236,12 +233,12 @@ def account(
         count_decisions(stats, place, after.model, [decision for _, decision in made])
         stats.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
         count_events(stats, place, after.model, outcome.events)
-        held = len(after.waiting) - len(before.waiting)
+        held = after.delayed - before.delayed
         expected[place] += len(records) - labelled - taken.skipped - held
         if place in stats.partitions:
             its = stats.partitions[place]
             its.position = after.history.last.offset
-            its.paused, its.pending = len(after.waiting), max(0, its.pending - len(records))
+            its.paused, its.pending = after.delayed, max(0, its.pending - len(records))
             follow(its, after)
         for event, by in zip_longest(outcome.events, outcome.streams):
             if (warning := kind_of(event).warning) is None:

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stream_osr import Event, OpenSetRecognizer
+from stream_osr.config import WITHOUT_END
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from ..client.interface import Committed, Offset
@@ -22,7 +24,7 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.boundaries import MOST_CHARACTERS, Boundary, Progress
-from ..wire.messages import PartitionOutput, Received
+from ..wire.messages import PartitionOutput, Received, TakenRecords
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
 from .partition_keys import PartitionKeys
@@ -68,6 +70,7 @@ class Recovery:
         self._settings, self._model, self._snapshots = settings, model, snapshots
         self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
         self._standing = PositionReader(settings, snapshots, self.lives, published)
+        self._size = settings.batch_size or model.batch_size
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
@@ -76,7 +79,8 @@ class Recovery:
 
     def progress(self, partition: Partition) -> Progress:
         """Return the metadata of a partition's offset."""
-        return Progress(self._model.identity, partition.lineage, partition.history)
+        size = 0 if partition.size >= WITHOUT_END else partition.size
+        return Progress(self._model.identity, partition.lineage, partition.history, size, partition.first)
 
     def remember(self, place: Place, partition: Partition | None, position: int) -> None:
         """Store the state and the decided offset of a partition that another worker gets."""
@@ -197,16 +201,23 @@ class Recovery:
         if change is None:
             return found
         if self._settings.on_gap == "cold":
-            return self._anew(place, Boundary(first, labels), change._replace(delayed=len(state.waiting)))
-        at = Boundary(first, state.history.last.labels)
-        begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark, keys=state.keys)
-        carried = begun._replace(waiting=state.waiting)
-        self._snapshots.write(place, carried)
+            return self._anew(place, Boundary(first, labels), change._replace(delayed=state.delayed))
+        at = Boundary(first, state.history.last.labels, state.history.last.closes)
+        carried = self._begin(place, state, at, state.size)
         return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
+    def _begin(self, place: Place, partition: Partition, at: Boundary, size: int) -> Partition:
+        """Begin another lineage with the state of a partition, and write its snapshot."""
+        begun = begin(
+            partition.model, at, fresh=False, mark=self.lives[place.topic].mark, keys=partition.keys, size=size
+        )
+        begun = begun._replace(waiting=partition.waiting)
+        self._snapshots.write(place, begun)
+        return begun
+
     def is_earlier(self, partition: Partition) -> bool:
-        """Return whether a partition still has the earlier model, and must be handed over."""
-        return partition.model.trained is not self._model.trained
+        """Return whether a partition still has the earlier model or batch size, and must be handed over."""
+        return partition.model.trained is not self._model.trained or partition.size != self._size
 
     def hand_over(self, place: Place, earlier: Partition, labels: int) -> tuple[Partition, PartitionOutput]:
         """End the stream of the earlier model, and start a stream of the new model there.
@@ -236,22 +247,27 @@ class Recovery:
             If the snapshot cannot be written.
         """
         at, mark = earlier.history.last, self.lives[place.topic].mark
-        last, decisions, events = ended(earlier)
-        model = self._model.recognizer(place)
+        if earlier.model.trained is self._model.trained:
+            partition = self._begin(place, earlier, at, self._size)
+            logger.info("%s goes on with batch_size %d at %d", place, self._size, at.offset)
+            return partition, beginning(partition, PartitionOutput([], [], TakenRecords(), "", -1))
+        last, output = ended(earlier)
+        model, keys = self._model.recognizer(place), self._no_keys()
         if self._settings.on_model_change == "carry":
             try:
-                model.carry_over(last)
+                output.events.extend(_carried_over(last.model, model))
+                if last.keys is not None and keys is not None:
+                    output = output._replace(streams=[*output.streams, *_carry_keys(last.keys, keys, output.events)])
             except (InvalidParameter, InvalidLabel) as error:
                 raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
-            events += model.drain_events()
-            partition = begin(model, at, fresh=False, mark=mark)
+            partition = begin(model, at, fresh=False, mark=mark, keys=keys, size=self._size)
             self._snapshots.write(place, partition)
             logger.info("%s goes on under another model at %d", place, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = begin(model, at, mark=mark, keys=self._no_keys())
+            partition = begin(model, at, mark=mark, keys=keys, size=self._size)
             logger.info("%s starts again under another model at %d", place, at.offset)
-        return partition, beginning(partition, decisions, events)
+        return partition, beginning(partition, output)
 
     def flushed(self, place: Place, partition: Partition) -> tuple[Partition, PartitionOutput]:
         """Finalise the delayed decisions of a stream, and continue from there.
@@ -265,11 +281,9 @@ class Recovery:
         PersistenceError
             If the snapshot cannot be written.
         """
-        last, decisions, events = ended(partition)
-        at, mark = partition.history.last, self.lives[place.topic].mark
-        begun = begin(last, at, fresh=False, mark=mark, keys=partition.keys)
-        self._snapshots.write(place, begun)
-        return begun, beginning(begun, decisions, events)
+        last, output = ended(partition)
+        begun = self._begin(place, last, partition.history.last, partition.size)
+        return begun, beginning(begun, output)
 
     def _go_on(
         self,
@@ -345,8 +359,8 @@ class Recovery:
         self._seldom.say(str(place), self._check_change(place, progress))
         try:
             model = self._kept(progress.model)
-            if change == "cold" and not model.arguments["decision_delay"]:
-                return None
+            if change == "cold" and progress.first is None and not model.arguments["decision_delay"]:
+                return None  # an offset of an earlier release does not say whether decisions are delayed
             found = self._go_on(model, place, progress, committed)
             if found.replay and model.features != self._model.features:
                 raise LostError("the records since its newest snapshot need the features of that model")
@@ -360,19 +374,26 @@ class Recovery:
         history, lineage = progress.history, progress.lineage
         usable = set(history.boundaries())
         known = [at for at in self._snapshots.boundaries(place, lineage) if at in usable]
-        keys = self._no_keys if model is self._model else lambda: None  # an earlier model here has decision_delay
+        size = progress.size or WITHOUT_END
+
+        def keys_by(by: str) -> PartitionKeys:
+            return PartitionKeys(
+                model.trained, model.arguments, by, self._settings.max_keys, self._settings.key_memory
+            )
+
         for at in known:
             replay = tuple(history.after(at))
             if replay and at.offset < first:
                 break
-            snapshot = self._snapshots.read(place, lineage, at, model.trained, keys())
+            snapshot = self._snapshots.read(place, lineage, at, model.trained, keys_by)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), snapshot.keys)
+                until = history.until(at)
+                state = Partition(snapshot.model, snapshot.waiting, lineage, until, snapshot.keys, size)
                 return StartingPoint(state, replay, tuple(sorted(known)))
         replay = tuple(history.after(history.base))
         if history.fresh and (history.base.offset >= first or not replay):
-            begun = begin(model.recognizer(place), history.base, keys=keys())
+            begun = begin(model.recognizer(place), history.base, keys=self._no_keys(model), size=size)
             return StartingPoint(begun._replace(lineage=lineage), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
@@ -382,12 +403,33 @@ class Recovery:
 
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> StartingPoint:
         model = self._model.recognizer(place)
-        begun = begin(model, start, mark=self.lives[place.topic].mark, keys=self._no_keys())
+        mark = self.lives[place.topic].mark
+        begun = begin(model, start, mark=mark, keys=self._no_keys(), size=self._size)
         return StartingPoint(begun, new=True, change=change)
 
-    def _no_keys(self) -> PartitionKeys | None:
+    def _no_keys(self, model: ModelFile | None = None) -> PartitionKeys | None:
         """Return the empty collection of keys of a new stream, or ``None`` without the setting `by`."""
-        return PartitionKeys.of(self._settings, self._model.trained, self._model.arguments)
+        its = self._model if model is None else model
+        return PartitionKeys.of(self._settings, its.trained, its.arguments)
+
+
+def _carried_over(earlier: OpenSetRecognizer, model: OpenSetRecognizer) -> list[Event]:
+    """Carry the state of an earlier model's recognizer over to a new one. Return the events."""
+    model.carry_over(earlier)
+    return list(model.drain_events())
+
+
+def _carry_keys(earlier: PartitionKeys, keys: PartitionKeys, events: list[Event]) -> list[str]:
+    """Carry the states of all keys over to a new model, and add the events. Return the key of each event."""
+    streams: list[str] = []
+    for by in earlier:
+        (model, _), (ends, _) = keys.stream(by), earlier.stream(by)
+        own = _carried_over(ends, model)
+        events += own
+        streams += len(own) * [by]
+        keys.put(by, model, (), 0)
+        keys.make_room()
+    return streams
 
 
 RETRY_SECONDS = 10.0

@@ -1,7 +1,8 @@
 """Snapshots of partitions, and the incarnations of input topics.
 
-A snapshot is a file ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr`` that is written once and atomically. It contains
-the stream's part of the recognizer, the fingerprint of the trained part, and the records with delayed decisions.
+A snapshot is a file ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr`` that is written once and atomically. LABELS ends
+with ``o`` if the boundary does not close the micro-batches. A snapshot contains the stream's part of the recognizer,
+the fingerprint of the trained part, and the records without a final decision.
 
 The folder also contains the id of each input topic. A topic that is deleted and created again has the same name and
 offsets, but other records. After a change of the id, committed offsets and snapshots belong to the previous topic.
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
-from stream_osr.archive.rules import Scope, fields, many, maybe, text, tuple_of, whole
+from stream_osr.archive.rules import Scope, fields, whole
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.support.atomic import write_whole
 
@@ -31,22 +32,24 @@ from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
-from ..wire.messages import RecordOrigin
+from ..wire.messages import Received
 from .models import Journal
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
 from .state_copies import StateCopies
+from .waiting_records import RECORDS, restored, written
 
-VERSION = 1
+VERSION = 2
+"""Version of the content. Version 1 has no values of waiting records."""
 
 _seldom = Seldom()
 
-_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+_NAME = re.compile(
+    r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)(?P<open>o?)-(?P<lineage>[0-9a-f]+)\.osr"
+)
 
 
-_HEADERS = many(tuple_of(text(), maybe(text())))
-_ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
-_FIELDS = {"version": whole(VERSION, VERSION), "model": recognizer, "waiting": many(_ORIGIN, of=list)}
+_FIELDS = {"version": whole(1, VERSION), "model": recognizer, "waiting": RECORDS}
 _ONE_STREAM, _BY_KEY = fields(_FIELDS), fields({**_FIELDS, "keys": KEYS})
 
 REACH = 8
@@ -80,7 +83,7 @@ class Snapshot(NamedTuple):
     """Content of a snapshot: the recognizers at a boundary, and the records without final decisions."""
 
     model: OpenSetRecognizer
-    waiting: tuple[RecordOrigin, ...]
+    waiting: tuple[Received, ...]
     keys: PartitionKeys | None = None
 
 
@@ -128,12 +131,13 @@ class Snapshots(NamedTuple):
             If it cannot be written or published.
         """
         at = partition.history.last
-        path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
+        labels = f"{at.labels}{'' if at.closes else 'o'}"
+        path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{labels}-{partition.lineage}.osr"
         model, keys = partition.model, partition.keys
         content: dict[str, Any] = {
             "version": VERSION,
             "model": model.as_state(),
-            "waiting": [_written(origin) for origin in partition.waiting],
+            "waiting": written(partition.waiting),
         }
         if keys is not None:
             content["keys"] = keys.as_state(partition.lineage, at, self.boundaries(place, partition.lineage)[:REACH])
@@ -171,11 +175,16 @@ class Snapshots(NamedTuple):
         return sorted(self._found(place, lineage), reverse=True)
 
     def read(
-        self, place: Place, lineage: str, at: Boundary, trained: TrainedModel, keys: PartitionKeys | None = None
+        self,
+        place: Place,
+        lineage: str,
+        at: Boundary,
+        trained: TrainedModel,
+        keys_by: Callable[[str], PartitionKeys] | None = None,
     ) -> Snapshot | None:
         """Read a snapshot, or return ``None`` and log the reason if it is missing or unusable.
 
-        With ``keys``, which are empty, the snapshot must have been written with the setting `by`.
+        ``keys_by`` returns an empty collection of keys for a value of the setting `by`.
         """
         found = self._found(place, lineage)
         path = found.get(at)
@@ -183,10 +192,12 @@ class Snapshots(NamedTuple):
             return None
         try:
             content = _read(path, trained)
-            if keys is not None:
-                keys.resume(lineage, at, content["keys"], lambda each: _read(found[each], trained)["keys"])
+            keys = None
+            if "keys" in content and keys_by is not None:
+                keys = keys_by(content["keys"]["by"])
+                keys.resume(place, lineage, at, content["keys"], lambda each: _read(found[each], trained)["keys"])
             model = OpenSetRecognizer.from_state(content["model"])
-            return Snapshot(model, tuple(map(_origin, content["waiting"])), keys)
+            return Snapshot(model, restored(place, content["waiting"]), keys)
         except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
             why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"
@@ -217,12 +228,14 @@ def name_of(path: Path) -> SnapshotName | None:
     """Parse the name of a snapshot, or return ``None``.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
-    SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
+    SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa',
+                 at=Boundary(offset=256, labels=2, closes=True))
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
         return None
-    place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
+    place = Place(name["topic"], int(name["partition"]))
+    at = Boundary(int(name["offset"]), int(name["labels"]), not name["open"])
     return SnapshotName(place, name["lineage"], at)
 
 
@@ -237,25 +250,6 @@ def open_folder(settings: ServiceSettings) -> Path:
     snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
     snapshots.open()
     return snapshots.folder
-
-
-def _written(origin: RecordOrigin) -> tuple[Any, ...]:
-    """Convert bytes to text with the same bytes, because archives contain text."""
-    headers = tuple((name, _text(value)) for name, value in origin.headers)
-    return origin.offset, origin.timestamp, _text(origin.key), headers
-
-
-def _origin(written: tuple[Any, ...]) -> RecordOrigin:
-    offset, timestamp, key, headers = written
-    return RecordOrigin(offset, timestamp, _bytes(key), tuple((name, _bytes(value)) for name, value in headers))
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")
-
-
-def _bytes(value: str | None) -> bytes | None:
-    return None if value is None else value.encode("latin-1")
 
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")

@@ -31,7 +31,6 @@ from .job import Job, Loaded, NotLoadable, TransactionContent
 from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
-from .partition_by_key import step_by_key
 from .partition_keys import StreamKey
 from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts, follow
@@ -81,7 +80,6 @@ class Streams(Job):
         self._keeper = SnapshotPolicy(settings, self._snapshots, self._recovery, stats)
         self._finder = ModelMetricsSchedule(stats)
         self._decode: Decoder = make_decoder(settings, self._model.features)
-        self._stream_key = StreamKey(settings.by or "", self._decode)
         self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._commands = CommandTopic(settings, stats)
@@ -208,7 +206,7 @@ class Streams(Job):
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
         """Return whether the group has reached the end of the setting `stop` in all partitions."""
-        own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
+        own = all(self._is_done(place, owned) and not owned.state.delayed for place, owned in self._owned.items())
         return own and self._bounds.are_reached(where)
 
     def _is_done(self, place: Place, owned: Owned) -> bool:
@@ -237,7 +235,7 @@ class Streams(Job):
         if owned is None:
             return
         records = self._bounds.within(place, records)
-        if not owned.buffer:
+        if not owned.buffer and not owned.state.undecided:
             owned.since = time.monotonic()
         owned.buffer.extend(records)
         self._stats.partitions[place].pending += len(records)
@@ -251,7 +249,7 @@ class Streams(Job):
         """Update the statistics of a partition, and return the number of waiting records."""
         owned, partition_stats = self._owned[place], self._stats.partitions[place]
         partition_stats.replaying = bool(owned.replay)
-        partition_stats.paused = len(owned.state.waiting)
+        partition_stats.paused = owned.state.delayed
         return len(owned.buffer) + owned.uncommitted
 
     def obstacles(self) -> list[str]:
@@ -277,7 +275,7 @@ class Streams(Job):
         self._commands.tell_of_gap(str(place), state.history.last.labels)
         self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now, begun=not found.new)
         self._stats.partitions[place] = partition_stats = PartitionStats(
-            state.history.last.offset, replaying=bool(found.replay), snapshot=now, paused=len(state.waiting)
+            state.history.last.offset, replaying=bool(found.replay), snapshot=now, paused=state.delayed
         )
         follow(partition_stats, state)
         begin_counts(self._stats, place, state.model)
@@ -360,33 +358,34 @@ class Streams(Job):
             return now >= owned.again and self._hand_over(place, owned)
         cut = self._cut(place, owned, now)
         if cut is None:
-            return self._flush(place, owned) if owned.state.waiting and self._is_done(place, owned) else False
+            return self._flush(place, owned) if owned.state.delayed and self._is_done(place, owned) else False
         if owned.replay:
             self._replay(place, owned, cut)
             return True
-        owned.since = now
-        return self._close(place, owned, cut)
+        done = self._close(place, owned, cut)
+        if cut.end.closes or not owned.state.undecided:
+            owned.since = now
+        return done
 
     def _cut(self, place: Place, owned: Owned, now: float) -> Cut | None:
         commands, done, longest = self._commands, owned.state.history.last, self._settings.max_wait
         if owned.replay:
             return replayed(owned.buffer, done, owned.replay[0])
         asked = not owned.buffer and commands.asks(place, done.labels)
-        due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
+        waits = bool(owned.buffer or owned.state.undecided)
+        due = longest is not None and waits and now - owned.since >= longest
         if due or owned.crowded:
             owned.crowded = self._keeper.is_crowded(place, owned.state)
             due = due and not owned.crowded
-        due = due or (bool(owned.buffer) and self._bounds.is_read(place))
+        due = due or (waits and self._bounds.is_read(place))
         return ready(owned.buffer, done, size=self._batch_size, due=due, requested=asked, labels=commands.end)
 
     def _close(self, place: Place, owned: Owned, cut: Cut) -> PendingBatch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
         commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
-        if before.keys is None:
-            after, outcome = step(before, place, records, commands, cut.end, self._decode)
-        else:
-            after, outcome = step_by_key(before, place, records, commands, cut.end, self._decode, self._stream_key)
+        key_of = None if before.keys is None else StreamKey(before.keys.by, self._decode)
+        after, outcome = step(before, place, records, commands, cut.end, self._decode, key_of)
         self._stats.turn()
         self._stats.observe("batch", time.perf_counter() - begun)
         owned.state = after

@@ -1,7 +1,7 @@
 """Boundaries of micro-batches in the metadata of a committed offset, for replays.
 
 Kafka stores a text of at most 4 KiB with each committed offset, and writes it in the same transaction. The text has
-the boundaries of all micro-batches since an offset with a snapshot. It stores the number of offsets and of places in
+the boundaries of all steps since an offset with a snapshot. It stores the number of offsets and of places in
 the topic of labels from each boundary to the next. Equal successive steps are written once with a count.
 """
 
@@ -15,8 +15,11 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
 
-VERSION = "1"
-"""Version of the format, at the beginning of the text."""
+VERSION = "2"
+"""Version of the format, at the beginning of the text. Version 1 has no open boundaries, size and first record."""
+
+READABLE = ("1", VERSION)
+"""Versions of the format that can be read."""
 
 MOST_CHARACTERS = 4000
 """Most characters of the text. Brokers allow 4096 (``offset.metadata.max.bytes``)."""
@@ -27,23 +30,35 @@ class LaterReleaseError(ConnectorError):
 
 
 class Boundary(NamedTuple):
-    """End of a micro-batch: the offset after its last record, and the place in the topic of labels."""
+    """End of some records that a step processes together.
+
+    Attributes
+    ----------
+    offset
+        Offset after the last record.
+    labels
+        Place in the topic of labels.
+    closes
+        Whether the step closes all micro-batches. Otherwise it closes the full ones, and the other records wait.
+    """
 
     offset: int
     labels: int = 0
+    closes: bool = True
 
 
 class FailedEnd(Boundary):
-    """End of a micro-batch whose records are dead letters for lack of memory. A replay does not retry it."""
+    """End of records that are dead letters for lack of memory. A replay does not retry them."""
 
 
 class BoundarySteps(NamedTuple):
-    """Equal steps: offsets and labels of each, their number, and whether the micro-batches failed."""
+    """Equal steps: offsets and labels of each, their number, whether they failed, and whether they close batches."""
 
     offsets: int
     labels: int
     times: int
     failed: bool = False
+    closes: bool = True
 
 
 class History(NamedTuple):
@@ -62,9 +77,9 @@ class History(NamedTuple):
     --------
     >>> history = History(Boundary(100), fresh=True).to(Boundary(356)).to(Boundary(612)).to(Boundary(630, 2))
     >>> list(history.after(Boundary(356)))
-    [Boundary(offset=612, labels=0), Boundary(offset=630, labels=2)]
+    [Boundary(offset=612, labels=0, closes=True), Boundary(offset=630, labels=2, closes=True)]
     >>> history.since(Boundary(612)).steps
-    (BoundarySteps(offsets=18, labels=2, times=1, failed=False),)
+    (BoundarySteps(offsets=18, labels=2, times=1, failed=False, closes=True),)
     """
 
     base: Boundary
@@ -74,8 +89,9 @@ class History(NamedTuple):
     def to(self, end: Boundary) -> History:
         """Append a micro-batch."""
         last = self.last
-        step = BoundarySteps(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
-        if min(step[:2]) < 0 or end == last:
+        failed = isinstance(end, FailedEnd)
+        step = BoundarySteps(end.offset - last.offset, end.labels - last.labels, 1, failed, end.closes)
+        if min(step[:2]) < 0 or end <= last:
             raise ValueError(f"a micro-batch cannot end at {end} when the one before it ended at {last}")
         if self.steps and self.steps[-1]._replace(times=1) == step:
             *before, same = self.steps
@@ -85,19 +101,20 @@ class History(NamedTuple):
     @property
     def last(self) -> Boundary:
         """Last boundary."""
-        offset, labels = self.base
+        offset, labels, closes = self.base
         for step in self.steps:
             offset, labels = offset + step.times * step.offsets, labels + step.times * step.labels
-        return Boundary(offset, labels)
+            closes = step.closes
+        return Boundary(offset, labels, closes)
 
     def boundaries(self) -> Iterator[Boundary]:
         """Yield all boundaries, the base first."""
-        offset, labels = self.base
+        offset, labels, _ = self.base
         yield self.base
         for step in self.steps:
             for _ in range(step.times):
                 offset, labels = offset + step.offsets, labels + step.labels
-                yield (FailedEnd if step.failed else Boundary)(offset, labels)
+                yield (FailedEnd if step.failed else Boundary)(offset, labels, step.closes)
 
     def after(self, boundary: Boundary) -> Iterator[Boundary]:
         """Return the boundaries after a boundary."""
@@ -125,31 +142,36 @@ class Progress(NamedTuple):
     lineage
         Identity of the sequence of micro-batches. A stream that starts again has a new one.
     history
-        Boundaries of micro-batches. The last one is the committed offset.
+        Boundaries. The last one is the committed offset.
+    size
+        Number of instances of a full micro-batch, 0 if every boundary closes.
+    first
+        Offset of the first record without a final decision, ``None`` if there is none or it is unknown.
 
     Examples
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
-    >>> Progress("0123abcd", "77aa", history).text()
-    '1 0123abcd 77aa 0+0f 256*2,7+1'
-    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history)
+    >>> Progress("0123abcd", "77aa", history, 64).text()
+    '2 0123abcd 77aa 0+0f 256*2,7+1 64'
+    >>> Progress.parse('2 0123abcd 77aa 0+0f 256*2,7+1 64') == Progress("0123abcd", "77aa", history, 64)
     True
-    >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1))).text()
-    '1 0123abcd 77aa 0+0f 256*2,7+1,81!'
+    >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1)).to(Boundary(700, 1, False)), 64, 650).text()
+    '2 0123abcd 77aa 0+0f 256*2,7+1,81!,100o 64 650'
     """
 
     model: str
     lineage: str
     history: History
+    size: int = 0
+    first: int | None = None
 
     def text(self) -> str:
         """Return the text, which should have at most ``MOST_CHARACTERS``."""
         base, fresh, steps = self.history
-        coded = ",".join(
-            f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}{'!' if failed else ''}"
-            for offsets, labels, times, failed in steps
-        )
-        return f"{VERSION} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
+        coded = ",".join(map(_step_text, steps))
+        start = f"{base.offset}+{base.labels}{'' if base.closes else 'o'}{'f' if fresh else ''}"
+        first = "" if self.first is None else f" {self.first}"
+        return f"{VERSION} {self.model} {self.lineage} {start} {coded} {self.size}{first}"
 
     @classmethod
     def parse(cls, text: str) -> Progress:
@@ -163,7 +185,7 @@ class Progress(NamedTuple):
             If a later release wrote it.
         """
         version = text.partition(" ")[0]
-        if version.isdecimal() and version != VERSION:
+        if version.isdecimal() and version not in READABLE:
             raise LaterReleaseError(
                 f"the committed offset carries {brief(text)}, which a later release of stream-osr wrote: use "
                 "that release, or another group"
@@ -173,20 +195,28 @@ class Progress(NamedTuple):
             raise ConnectorError(
                 f"the committed offset carries {brief(text)}, which stream-osr did not write: use another group"
             )
-        steps = _STEP.finditer(found["steps"])
-        parsed = [
-            BoundarySteps(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"]))
-            for s in steps
-        ]
-        base = Boundary(int(found["offset"]), int(found["labels"]))
-        history = History(base, bool(found["fresh"]), tuple(parsed))
-        return cls(found["model"], found["lineage"], history)
+        steps = tuple(_parsed_step(step) for step in _STEP.finditer(found["steps"]))
+        base = Boundary(int(found["offset"]), int(found["labels"]), not found["open"])
+        history = History(base, bool(found["fresh"]), steps)
+        first = None if found["first"] is None else int(found["first"])
+        return cls(found["model"], found["lineage"], history, int(found["size"] or 0), first)
 
 
-_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<failed>!?)"
+def _step_text(step: BoundarySteps) -> str:
+    labels = f"+{step.labels}" if step.labels else ""
+    times = f"*{step.times}" if step.times > 1 else ""
+    return f"{step.offsets}{labels}{times}{'' if step.closes else 'o'}{'!' if step.failed else ''}"
+
+
+def _parsed_step(step: re.Match[str]) -> BoundarySteps:
+    numbers = int(step["offsets"]), int(step["labels"] or 0), int(step["times"] or 1)
+    return BoundarySteps(*numbers, failed=bool(step["failed"]), closes=not step["open"])
+
+
+_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<open>o?)(?P<failed>!?)"
 _STEP = re.compile(_STEP_FORM)
 _PLAIN_STEP = re.sub(r"\?P<\w+>", "", _STEP_FORM)
 _FORM = re.compile(
-    rf"{VERSION} (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<fresh>f?) "
-    rf"(?P<steps>({_PLAIN_STEP}(,{_PLAIN_STEP})*)?)"
+    rf"[12] (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<open>o?)(?P<fresh>f?) "
+    rf"(?P<steps>({_PLAIN_STEP}(,{_PLAIN_STEP})*)?)( (?P<size>\d+)( (?P<first>\d+))?)?"
 )

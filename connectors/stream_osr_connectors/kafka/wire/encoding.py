@@ -20,6 +20,7 @@ import orjson
 from stream_osr import Decision
 from stream_osr.support.limits import MOST_KEY_BYTES
 
+from ...engine import Refusal
 from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings, function_of
@@ -32,7 +33,6 @@ from .messages import (
     PartitionOutput,
     Received,
     RecordOrigin,
-    Refusal,
     size_of,
 )
 
@@ -80,7 +80,7 @@ class Publisher(NamedTuple):
         model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
         encode, output = _with_text_labels, self.settings.output
         out = []
-        for (offset, timestamp, key, passed, by), decision in decided:
+        for (offset, timestamp, key, passed, by, _), decision in decided:
             at = b"%d" % offset
             try:
                 content = encode(decision)

@@ -14,6 +14,7 @@ import orjson
 from stream_osr import Decision, Event
 from stream_osr.support.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
+from stream_osr_connectors.engine import Refusal
 from stream_osr_connectors.values import DecodeError
 
 from ..places import Place
@@ -104,44 +105,36 @@ class Outgoing(NamedTuple):
 
 
 class RecordOrigin(NamedTuple):
-    """Offset of a record and the fields that pass through to its decision. ``by`` is the key of the stream."""
+    """Offset of a record and the fields that pass through to its decision.
+
+    Attributes
+    ----------
+    offset, timestamp, key, headers
+        As in :class:`Received`. Headers about the message itself do not pass through.
+    by
+        Key of the stream.
+    record
+        The record, if it is known.
+    """
 
     offset: int
     timestamp: int
     key: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     by: str | None = None
-
-
-class Refusal(NamedTuple):
-    """Reason why a record is a dead letter.
-
-    Attributes
-    ----------
-    stage
-        ``DECODE`` if the bytes are not an instance, ``VALIDATE`` if the instance is invalid, or ``PROCESS`` if the
-        micro-batch failed. ``ENCODE`` if the custom encoder failed for the decision, or ``PUBLISH`` if the topic
-        rejects it.
-    error
-        Exception.
-    """
-
-    stage: str
-    error: Exception
+    record: Received | None = None
 
 
 @dataclass(slots=True)
 class TakenRecords:
-    """Records of a micro-batch by their treatment.
+    """Records of a step by their treatment.
 
     Attributes
     ----------
-    waiting
-        Records that wait for a decision.
-    labelled
-        Labelled records, which the model has learnt.
     refused
         Unusable records with reasons.
+    labelled
+        Number of labelled records, which the model has learnt.
     skipped
         Number of records that ``on_missing="skip"`` skipped.
     missing, values
@@ -150,9 +143,8 @@ class TakenRecords:
         Number of refused records of new keys, because the partition had `max_keys` keys.
     """
 
-    waiting: list[Received] = field(default_factory=list)
-    labelled: list[Received] = field(default_factory=list)
     refused: list[tuple[Received, Refusal]] = field(default_factory=list)
+    labelled: int = 0
     skipped: int = 0
     missing: int = 0
     values: int = 0
@@ -160,7 +152,7 @@ class TakenRecords:
 
 
 class PartitionOutput(NamedTuple):
-    """Output of a micro-batch.
+    """Output of a step.
 
     Attributes
     ----------
@@ -171,7 +163,7 @@ class PartitionOutput(NamedTuple):
     taken
         Records by treatment.
     place
-        Name of the micro-batch in event ids: the offset of the last record (and the place in the labels).
+        Name of the step in event ids: the offset of the last record (and the place in the labels).
     timestamp
         Timestamp of the last record in milliseconds since 1970, -1 for none.
     left
@@ -264,11 +256,11 @@ def check_envelope(received: Received) -> None:
         raise DecodeError(f"the headers have {size} bytes, and {MOST_HEADER_BYTES} are allowed")
 
 
-def origin_of(received: Received) -> RecordOrigin:
+def origin_of(received: Received, by: str | None = None) -> RecordOrigin:
     """Return the parts of a record that its decision is published with."""
     headers = received.headers
     passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
-    return RecordOrigin(received.offset, received.timestamp, received.key, passed)
+    return RecordOrigin(received.offset, received.timestamp, received.key, passed, by, received)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -1,0 +1,8 @@
+"""The engine: what happens to a record between an input and its outputs, the same for files, HTTP, Kafka and Spark.
+
+A door (files, HTTP, Kafka, Spark) says where records come from and where results go. Everything else belongs in here.
+"""
+
+from .stream import Refusal, Stream, check_record
+
+__all__ = ["Refusal", "Stream", "check_record"]

@@ -1,0 +1,320 @@
+"""One stream: a recognizer, and the records without a final decision.
+
+A record that cannot be used is refused with the reason. If a micro-batch cannot be closed, the records that make it
+fail are refused, and the others stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import partial
+from itertools import repeat
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from stream_osr import Decision, OpenSetRecognizer
+from stream_osr.decision import FailedDecision
+from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
+from stream_osr.instances.labels import as_known
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.training.schema_check import check_features
+
+from ..base import Record
+
+logger = logging.getLogger("stream_osr")
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""Most attempts at a call that closes a micro-batch."""
+
+Stage: TypeAlias = Literal["DECODE", "VALIDATE", "PROCESS", "ENCODE", "PUBLISH"]
+
+
+class Refusal(NamedTuple):
+    """Reason why a record has no decision.
+
+    Attributes
+    ----------
+    stage
+        ``DECODE`` if the bytes are not an instance, ``VALIDATE`` if the instance is invalid, or ``PROCESS`` if it
+        makes its micro-batch fail. ``ENCODE`` if the custom encoder failed for the decision, or ``PUBLISH`` if the
+        topic rejects it.
+    error
+        Exception.
+    failed
+        What the recognizer knows of the instance or label, with the stage ``PROCESS``.
+    """
+
+    stage: Stage
+    error: Exception
+    failed: FailedDecision | None = None
+
+
+class Stream(Generic[T]):
+    """A recognizer, and the records without a final decision.
+
+    A lack of memory or a defect may prevent the closing of a micro-batch. The stream tries it a few times, and then
+    closes the batch without its last record. If that fails, too, it refuses the records that make the batch fail, or
+    all of them if they cannot be found (:meth:`stream_osr.OpenSetRecognizer.set_batch_aside`).
+
+    Parameters
+    ----------
+    model
+        The recognizer.
+    waiting
+        Records of its pending instances, in order. ``None`` stands for a record that is not known. Default: none is
+        known.
+    batch_size
+        Number of instances at which a micro-batch is closed, for a recognizer that closes none. ``None``: the
+        recognizer closes its micro-batches.
+    recalls
+        Whether each decision needs its record. Otherwise the records of rows that are decided at once are not known.
+    fatal
+        Errors at the closing of a micro-batch that are raised at once. The stream has not changed then.
+
+    Attributes
+    ----------
+    model
+        The recognizer. With ``batch_size`` a copy may replace it.
+    waiting
+        Records of the decisions that have not been drained, in order.
+    refused
+        Refused records with the reason, ``None`` for an unknown record.
+    accepted, labelled, skipped
+        Numbers of accepted instances, of learnt labelled records, and of records that ``on_missing="skip"`` skipped.
+    counted
+        Number of refused records that the recognizer has counted as bad rows.
+    """
+
+    def __init__(
+        self,
+        model: OpenSetRecognizer,
+        waiting: Iterable[T | None] | None = None,
+        *,
+        batch_size: int | None = None,
+        recalls: bool = True,
+        fatal: tuple[type[Exception], ...] = (StreamOSRError,),
+    ) -> None:
+        self.model = model
+        self.waiting: deque[T | None] = deque(repeat(None, model.pending) if waiting is None else waiting)
+        self._size, self._fatal, self.recalls = batch_size, fatal, recalls
+        self._labels: list[tuple[T, Evidence]] = []
+        self.refused: list[tuple[T | None, Refusal]] = []
+        self.accepted = self.labelled = self.skipped = self.counted = 0
+
+    def take(self, item: T, record: Record, group: object = None) -> bool:
+        """Learn or decide a record, or refuse it. Return whether it was accepted.
+
+        Parameters
+        ----------
+        item
+            The record as the door knows it.
+        record
+            Its content.
+        group
+            Group of a training instance.
+
+        Raises
+        ------
+        Exception
+            Any error while the recognizer is being trained, and ``fatal`` errors.
+        """
+        model = self.model
+        trains = model.value.training is not None
+        skipped, bad, label = model.counters["skipped"], model.counters["bad_rows"], record.label
+        its: dict[str, Any] = {"t": record.time, "key": record.key, "group": group}
+
+        def learn(model: OpenSetRecognizer) -> None:
+            model.learn_one(record.features, label, **its)
+
+        try:
+            check_record(model, record)
+            if label is not None and not trains:
+                label = as_known(label, model.value.labels)
+            accepted = self._learn(item, learn, record.time, closes=label is None and not trains)
+        except Exception as error:
+            usual = isinstance(error, InvalidInstance | InvalidLabel)
+            if not usual and (trains or isinstance(error, self._fatal)):
+                raise
+            self.refused.append((item, Refusal("VALIDATE", error)))
+            self.counted += self.model.counters["bad_rows"] - bad
+            return False
+        if not accepted:
+            return False
+        if self.model.counters["skipped"] > skipped:
+            self.skipped += 1
+        elif label is None:
+            self.waiting.append(item)
+            self.accepted += 1
+        else:
+            self.labelled += 1
+            if len(self.model.value.evidence) <= 1:  # a micro-batch has used the earlier ones
+                self._labels.clear()
+            self._labels.append((item, self.model.value.evidence[-1]))
+        return True
+
+    def take_rows(
+        self,
+        items: Callable[[], Sequence[T]],
+        rows: np.ndarray,
+        times: Sequence[float | None],
+        keys: Sequence[Any],
+    ) -> None:
+        """Decide rows of numbers. The result is that of :meth:`take` for each.
+
+        Parameters
+        ----------
+        items
+            Function that returns the records of the rows. It is called if some of them wait, or a micro-batch fails.
+        rows
+            Finite numbers, shape (n, p), in the order of the model's features.
+        times, keys
+            Time and key of each row.
+        """
+        before = self.model
+        try:
+            self.model = self._with_rows(rows, times, keys)
+        except self._fatal:
+            raise
+        except Exception:
+            self.model = before
+            for item, row, t, key in zip(items(), rows, times, keys, strict=True):
+                if self._learn(item, partial(_learn_row, row=row, t=t, key=key), t, closes=True):
+                    self.waiting.append(item)
+                    self.accepted += 1
+            return
+        self.accepted += len(rows)
+        known = self.recalls or self.model.pending
+        self.waiting.extend(items() if known else repeat(None, len(rows)))
+
+    def close(self) -> None:
+        """Close the micro-batch early."""
+        self._close(OpenSetRecognizer.close_batch)
+
+    def flush(self) -> None:
+        """Close the micro-batch, and release all delayed decisions."""
+        self._close(OpenSetRecognizer.flush)
+
+    def abandon(self, error: Exception) -> None:
+        """Refuse the records of the unfinished micro-batch without an attempt to close it."""
+        state = self.model.value
+        count = len(state.buffer)
+        lost = [self.waiting.pop() for _ in range(count)][::-1]
+        self.refused += [(item, Refusal("PROCESS", error)) for item in lost]
+        state.buffer.clear()
+        state.counters["failed"] += count
+
+    def drain(self) -> Iterator[tuple[T | None, Decision]]:
+        """Yield each waiting decision once, with its record."""
+        for decision in self.model.drain():
+            yield self.waiting.popleft(), decision
+
+    def _with_rows(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> OpenSetRecognizer:
+        """Return the recognizer after some rows."""
+        if self._size is None:
+            self.model.learn_rows(rows, t=times, key=keys)
+            return self.model
+        model, at = copy(self.model), 0
+        while at < len(rows):
+            end = at + self._size - len(model.value.buffer)
+            model.learn_rows(rows[at:end], t=times[at:end], key=keys[at:end])
+            if len(model.value.buffer) >= self._size:
+                model.close_batch()
+            at = end
+        return model
+
+    def _learn(self, item: T, learn: Callable[[OpenSetRecognizer], None], t: float | None, *, closes: bool) -> bool:
+        """Add a record to the recognizer. Return false if it is refused because the micro-batch fails.
+
+        An error of a record that closes no micro-batch is raised.
+        """
+        if not closes or not self._is_due(t):
+            learn(self.model)
+            return True
+        if self._size is not None:
+            learn(copy(self.model))  # an error of the record
+        error = self._failure(learn)
+        if error is not None and (without := self._failure(OpenSetRecognizer.close_batch)) is not None:
+            self._give_up(without)
+            error = self._failure(learn)
+        if error is not None:
+            self.refused.append((item, Refusal("PROCESS", error)))
+        return error is None
+
+    def _is_due(self, t: float | None) -> bool:
+        """Return whether a further instance at time ``t`` closes the micro-batch."""
+        state = self.model.value
+        size = state.parameters.batch_size if self._size is None else self._size
+        return len(state.buffer) + 1 >= size or (t is not None and state.waited(t))
+
+    def _close(self, close: Callable[[OpenSetRecognizer], None]) -> None:
+        if (error := self._failure(close)) is not None:
+            self._give_up(error)
+            if (again := self._failure(close)) is not None:
+                self.abandon(again)
+
+    def _failure(self, call: Callable[[OpenSetRecognizer], None]) -> Exception | None:
+        """Make a call that may close a micro-batch. Return the error if every attempt fails."""
+        failure: Exception | None = None
+        for _ in range(ATTEMPTS):
+            model = self.model if self._size is None else copy(self.model)
+            try:
+                call(model)
+                if self._size is not None and len(model.value.buffer) >= self._size:
+                    model.close_batch()
+            except self._fatal:
+                raise
+            except Exception as error:
+                failure = error
+            else:
+                self.model = model
+                return None
+        logger.error("a micro-batch could not be closed in %d attempts", ATTEMPTS, exc_info=failure)
+        return failure
+
+    def _give_up(self, error: Exception) -> None:
+        """Refuse the records that make the micro-batch fail, or all if they cannot be found."""
+        state = self.model.value
+        buffer, labels = [*state.buffer], [*state.evidence]
+        failed = deque(self.model.set_batch_aside(str(error)))
+        state = self.model.value
+        stay = {*map(id, (*state.buffer, *state.evidence))}
+        done = len(self.waiting) - len(buffer)
+        items = [*self.waiting]
+        self.waiting = deque(items[:done])
+        for item, each in zip(items[done:], buffer, strict=True):
+            if id(each) in stay:
+                self.waiting.append(item)
+            else:
+                self.refused.append((item, Refusal("PROCESS", error, failed.popleft())))
+                self.accepted = max(0, self.accepted - 1)  # it may have been accepted by another object
+        known = {id(each): item for item, each in self._labels}
+        for label in labels:
+            if id(label) not in stay:
+                item = known.get(id(label))
+                self.labelled -= item is not None
+                self.refused.append((item, Refusal("PROCESS", error, failed.popleft())))
+
+
+def check_record(model: OpenSetRecognizer, record: Record) -> None:
+    """Refuse an instance without the features of the model.
+
+    Raises
+    ------
+    InvalidInstance
+        With the expected and the found names.
+    """
+    try:
+        trained = model.trained
+    except NotTrained:
+        return
+    check_features(trained, record.features, record.found)
+
+
+def _learn_row(model: OpenSetRecognizer, row: np.ndarray, t: float | None, key: Any) -> None:
+    model.learn_rows(row[None], t=[t], key=[key])
