@@ -13,9 +13,9 @@ import pytest
 from stream_osr import FailedDecision, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.stream import recognizer_state
+from stream_osr_connectors.engine.stream import ATTEMPTS
 from stream_osr_connectors.files import CsvSource, MemorySink, MemorySource, Record
 from stream_osr_connectors.files.file_run import Sinks
-from stream_osr_connectors.files.intake import ATTEMPTS
 from tests.file_runs import run
 
 SIZE = 4

@@ -95,7 +95,8 @@ def fit(given: FitOptions) -> None:
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
     from stream_osr.instances.labels import doubtful  # slow to import, and --help does without
-    from stream_osr_connectors.files.intake import Account, Intake
+    from stream_osr_connectors.files.account import Account
+    from stream_osr_connectors.files.streams import OneStream
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
     output = _default_output() if given.output is None else given.output
@@ -116,7 +117,7 @@ def fit(given: FitOptions) -> None:
             dead = stack.enter_context(opened)
         phases = stack.enter_context(stream_summary.Phases(console))
         account = Account(model, counts, dead, stream_summary.complainer(console), reasons)
-        intake = Intake(model, account)
+        stream = OneStream(account)
         show = phases.begin("reading")
         for record in source:
             counts["read"] += 1
@@ -129,7 +130,7 @@ def fit(given: FitOptions) -> None:
                         f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
                     )
                 labels[ready.label] += 1
-                intake.take(ready, group)
+                stream.take(ready, group)
             else:
                 account.refuse(ready, ready.reason)
         if not counts["labelled"]:

@@ -153,6 +153,8 @@ class Stream(Generic[T]):
             self.accepted += 1
         else:
             self.labelled += 1
+            if trains:
+                return True
             if len(self.model.value.evidence) <= 1:  # a micro-batch has used the earlier ones
                 self._labels.clear()
             self._labels.append((item, self.model.value.evidence[-1]))

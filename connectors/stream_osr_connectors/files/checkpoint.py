@@ -19,7 +19,7 @@ from ..base import Position
 from ..commands.command import Command, CommandReceipt, CommandResult
 from ..commands.file_log import CommandLog, of_file
 from ..commands.runner import CommandRunner
-from .intake import Account
+from .account import Account
 from .locking import sole_writer
 from .streams import KEYS, KeyedStreams, OneStream, keyed_of, recognizer_of
 

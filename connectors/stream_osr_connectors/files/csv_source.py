@@ -254,10 +254,6 @@ class CsvSource(LineSource):
             self._lines.give_back(lines)
         return rows
 
-    def give_back(self, rows: Rows) -> None:
-        """Return the rows of the last call, so that the iterator reads them."""
-        self._lines.give_back(rows.lines)
-
     def _rows_of(self, lines: list[TextLine], places: list[int]) -> Rows | None:
         """Read lines at once. ``None``: a line must be read by itself."""
         import numpy as np  # slow to import

@@ -134,9 +134,6 @@ class RowSource(Protocol):
         example.
         """
 
-    def give_back(self, rows: Rows) -> None:
-        """Return the rows of the last call, so that the iterator reads them."""
-
 
 def raw_text(lines: Iterable[TextLine]) -> str:
     r"""Return the content of lines as text, with surrogate escapes for bytes that are not UTF-8.

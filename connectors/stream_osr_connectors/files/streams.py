@@ -6,7 +6,8 @@ import heapq
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,15 +15,18 @@ import numpy as np
 
 from stream_osr import Keyed, OpenSetRecognizer
 from stream_osr.archive.rules import array, fields, many, maybe, plain, text
+from stream_osr.discovery.events import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.keyed import COUNTS
 from stream_osr.printable_text import brief
+from stream_osr.stream import BufferedInstance
 from stream_osr.support import limits
 from stream_osr.support.state_store import FolderStore
 
 from ..base import Record
 from ..commands.command import Command, CommandResult
-from .intake import Account, Intake, check
+from ..engine import Stream, check_record
+from .account import Account, NumberedRecord
 from .line_source import Rows, RowSource
 
 __all__ = ["Content", "KeyedStreams", "OneStream", "keyed_of", "recognizer_of"]
@@ -51,13 +55,14 @@ class OneStream:
     """
 
     def __init__(self, account: Account, contributions: int | None = None) -> None:
-        self._model, self._contributions = account.model, contributions
-        self._intake = Intake(account.model, account, recalls=contributions is not None)
         _check_delay(account, contributions)
+        self._account, self._contributions = account, contributions
+        self._stream = _stream_of(account.model, contributions)
 
-    def take(self, record: Record) -> None:
-        """Learn or decide a record, or set it aside."""
-        self._intake.take(record)
+    def take(self, record: Record, group: object = None) -> None:
+        """Learn or decide a record, or set it aside. ``group`` is that of a training instance."""
+        self._stream.take(self._account.numbered(record), record, group)
+        self._account.settle(self._stream)
 
     def take_rows(self, source: RowSource, most: int) -> Rows | None:
         """Decide the next records of a source at once, until the micro-batch is full. ``None``: it has decided none.
@@ -69,40 +74,46 @@ class OneStream:
         most
             Greatest number of records.
         """
-        state, most = self._model.value, min(most, self._model.batch_size - len(self._model.value.buffer))
+        model = self._stream.model
+        state, most = model.value, min(most, model.batch_size - len(model.value.buffer))
         if self._contributions is not None or most < 2 or state.training is not None or state.trained is None:
             return None
         features = state.trained.features
         rows = source.take_rows(features.names, most) if features.takes_rows else None
-        if rows is None or self._intake.take_rows(rows):
-            return rows
-        source.give_back(rows)
-        return None
+        if rows is not None:
+            none = len(rows.lines) * [None]
+            self._stream.take_rows(
+                lambda: [self._account.numbered(record) for record in rows.records()],
+                *(rows.values, rows.times or none, rows.keys or none),
+            )
+            self._account.settle(self._stream)
+        return rows
 
     def flush(self) -> None:
         """Close the micro-batch at the end of the input."""
-        self._intake.flush()
+        self._stream.flush()
+        self._account.settle(self._stream)
 
     def decisions(self) -> Iterator[Content]:
         """Yield each waiting decision once."""
-        out = [decision.as_dict() for decision in self._model.drain()]
+        decided = [*self._stream.drain()]
+        out = [decision.as_dict() for _, decision in decided]
         if self._contributions is not None and out:
-            rows = self._intake.decided(len(out))
-            for decision, found in zip(
-                out, self._model.contributions_many(rows, top=self._contributions), strict=True
-            ):
-                decision["contributions"] = found.as_dict()
+            rows = [{} if item is None else item.record.features for item, _ in decided]
+            found = self._stream.model.contributions_many(rows, top=self._contributions)
+            for decision, its in zip(out, found, strict=True):
+                decision["contributions"] = its.as_dict()
         return iter(out)
 
     def events(self) -> Iterator[Content]:
         """Yield each waiting event once."""
-        return (event.as_dict() for event in self._model.drain_events())
+        return (event.as_dict() for event in self._stream.model.drain_events())
 
     def apply(self, command: Command) -> CommandResult:
         """Apply a command to the stream."""
         if command.stream is not None:
             return _refused(f"this run is one stream and has no key {brief(command.stream)}. Leave the key out")
-        return command.apply(self._model)
+        return command.apply(self._stream.model)
 
 
 class KeyedStreams:
@@ -145,21 +156,22 @@ class KeyedStreams:
             if by is None or by == "":
                 raise InvalidInstance("the key of the stream is empty. Give text or a whole number")
             limits.check_key(str(by))
-            check(self._account.model, record)
+            check_record(self._account.model, record)
             if record.label is not None or not self.keyed.wait(record.features, by=by, t=record.time, key=record.key):
-                self.keyed.learn(by, self._calling(str(by), lambda intake: intake.take(record)))
+                item = self._account.numbered(record)
+                self.keyed.learn(by, self._calling(str(by), lambda stream: stream.take(item, record)))
         except InvalidInstance as error:
             self._account.refuse(record, str(error))
             return
         if self._quiet is not None and record.time is not None and str(by) in self.keyed:
             self._quiet.note(str(by), record.time, self.keyed.begun(str(by)))
             for each in self._quiet.expired():
-                self.keyed.act(each, self._calling(each, Intake.close_batch))
+                self.keyed.act(each, self._calling(each, Stream.close))
 
     def flush(self) -> None:
         """Close all micro-batches at the end of the input."""
         for by in self.keyed.unfinished():
-            self.keyed.act(by, self._calling(by, Intake.flush))
+            self.keyed.act(by, self._calling(by, Stream.flush))
 
     def decisions(self) -> Iterator[Content]:
         """Yield each waiting decision once, with its key."""
@@ -184,17 +196,19 @@ class KeyedStreams:
             return _refused(f"this run has no stream with key {brief(by)}. `stream-osr inspect` lists the keys")
         self._commanded[by] = None
         model = self.keyed[by]
-        return self._calling(by, lambda intake: command.apply(model))(model)
+        return self._calling(by, lambda stream: command.apply(model))(model)
 
-    def _calling(self, by: str, call: Callable[[Intake], T]) -> Callable[[OpenSetRecognizer], T]:
-        """Return a function that calls the intake of a recognizer and computes contributions of new decisions."""
+    def _calling(self, by: str, call: Callable[[Stream[NumberedRecord]], T]) -> Callable[[OpenSetRecognizer], T]:
+        """Return a function that calls the stream of a recognizer and computes contributions of new decisions."""
 
         def act(model: OpenSetRecognizer) -> T:
-            intake = Intake(model, self._account, recalls=self._contributions is not None)
+            stream = _stream_of(model, self._contributions)
             before = len(model.value.decisions)
-            result = call(intake)
+            result = call(stream)
+            self._account.settle(stream)
             if self._contributions is not None and (count := len(model.value.decisions) - before):
-                found = model.contributions_many(intake.decided(count), top=self._contributions)
+                rows = [item.record.features for item in islice(stream.waiting, count) if item is not None]
+                found = model.contributions_many(rows, top=self._contributions)
                 self._computed.setdefault(by, deque()).extend(each.as_dict() for each in found)
             return result
 
@@ -215,6 +229,28 @@ class KeyedStreams:
 
 
 _EMPTY: Mapping[str, float] = {}
+
+
+def _stream_of(model: OpenSetRecognizer, contributions: int | None) -> Stream[NumberedRecord]:
+    """Return the stream of a recognizer. Contributions need the features of the records in its micro-batch."""
+    if contributions is None:
+        return Stream(model, recalls=False)
+    return Stream(model, [NumberedRecord(0, Record(x)) for x in _as_read(model, model.value.buffer)])
+
+
+def _as_read(model: OpenSetRecognizer, buffer: Sequence[BufferedInstance]) -> Iterator[Mapping[str, object]]:
+    """Yield the features of the records in a buffer of the recognizer."""
+    for each in buffer:
+        x: dict[Any, object] = {}
+        for name, number in zip(model.trained.names, map(float, each.row), strict=True):
+            texts = model.trained.values.get(name)
+            if math.isnan(number):
+                x[name] = None
+            elif texts is None:
+                x[name] = number
+            else:
+                x[name] = texts[int(number)] if number < len(texts) else NEW_VALUE
+        yield x
 
 
 def recognizer_of(
