@@ -11,15 +11,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.errors import InvalidInstance, InvalidParameter, PersistenceError
+from stream_osr.errors import InvalidParameter, PersistenceError
 from stream_osr.printable_text import typed
 from stream_osr.training.trained import TrainedModel
 
+from .base import Record
+from .engine import Stream
 from .files.checkpoint import load_model
 from .files.json_lines import as_text
 from .values import DecodeError, seconds
@@ -54,6 +56,9 @@ _TIMES = ("timestamp", "timestamp_ntz")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_Row: TypeAlias = tuple[int, Mapping[str, Any]]
+"""Order and values of a row."""
 
 _STATE = "state binary, latest bigint, head bigint, due bigint"
 _NO_TIMER = -1
@@ -202,7 +207,7 @@ class KeyProcessor:
             return (yield from _frame(key[0], out))
         readable.sort(key=lambda each: (each[0], repr(each[1])))
         stored = self._state.get()
-        model, latest = self._restored(key, stored), None if stored is None else stored[1]
+        stream, latest = self._restored(key, stored), None if stored is None else stored[1]
         before = latest
         for order, values in readable:
             try:
@@ -211,14 +216,15 @@ class KeyProcessor:
                         f"column 'order' is {order}: expected more than {latest}, the order of the latest row of "
                         "the key. The row is late or repeated. Sort the input, or number the rows once"
                     )
-                model.learn_one(self._features(values), t=self._time_of(values), key=order)
-                latest = order
-            except (InvalidInstance, DecodeError) as error:
+                record = Record(self._features(values), order, self._time_of(values))
+                latest = order if stream.take((order, values), record) else latest
+            except DecodeError as error:
                 out.append(self._rejected(values, str(error), order))
+            out += self._refused(stream)
         if latest != before:
-            due = self._timer(model, stored, timerValues.getCurrentProcessingTimeInMs())
-            out += _results(model)
-            self._state.update((model.state_bytes(), latest, *due))
+            due = self._timer(stream.model, stored, timerValues.getCurrentProcessingTimeInMs())
+            out += _results(stream.model)
+            self._state.update((stream.model.state_bytes(), latest, *due))
         yield from _frame(key[0], out)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
@@ -240,10 +246,10 @@ class KeyProcessor:
         stored = self._state.get()
         if stored is None or stored[3] != expiredTimerInfo.getExpiryTimeInMs():
             return
-        model = self._restored(key, stored)
-        model.close_batch()
-        out = _results(model)
-        self._state.update((model.state_bytes(), stored[1], _NO_TIMER, _NO_TIMER))
+        stream = self._restored(key, stored)
+        stream.close()
+        out = [*self._refused(stream), *_results(stream.model)]
+        self._state.update((stream.model.state_bytes(), stored[1], _NO_TIMER, _NO_TIMER))
         yield from _frame(key[0], out)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
@@ -255,11 +261,24 @@ class KeyProcessor:
     def _new(self) -> OpenSetRecognizer:
         return OpenSetRecognizer.from_trained(_trained(self.path, self.fingerprint), **self.arguments)
 
-    def _restored(self, key: Any, stored: Sequence[Any] | None) -> OpenSetRecognizer:
+    def _restored(self, key: Any, stored: Sequence[Any] | None) -> Stream[_Row]:
         if stored is None:
-            return self._new()
-        trained = _trained(self.path, self.fingerprint)
-        return OpenSetRecognizer.from_state_bytes(trained, bytes(stored[0]), f"the state of key {key[0]!r}")
+            return Stream(self._new())
+        trained, about = _trained(self.path, self.fingerprint), f"the state of key {key[0]!r}"
+        return Stream(OpenSetRecognizer.from_state_bytes(trained, bytes(stored[0]), about))
+
+    def _refused(self, stream: Stream[_Row]) -> list[dict[str, Any]]:
+        """Return the rows that a stream has refused."""
+        out = []
+        for item, (_, error, failed) in stream.refused:
+            if item is not None:
+                out.append(self._rejected(item[1], str(error), item[0]))
+            elif failed is not None:  # of an earlier Spark micro-batch
+                kept = {"order": failed.key, "time": failed.t, "features": failed.x}
+                row = {"kind": "rejected", "order": failed.key, "reason": str(error), "content": as_text(kept)}
+                out.append(row)
+        stream.refused.clear()
+        return out
 
     def _timer(self, model: OpenSetRecognizer, stored: Sequence[Any] | None, now: int) -> tuple[int, int]:
         """Set the timer of the micro-batch that waits now. Return the order of the first row and the timer."""

@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from functools import partial
 from itertools import repeat
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -178,17 +177,16 @@ class Stream(Generic[T]):
         times, keys
             Time and key of each row.
         """
-        before = self.model
+        before, names = self.model, self.model.trained.names
         try:
             self.model = self._with_rows(rows, times, keys)
-        except self._fatal:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, MemoryError) and isinstance(error, self._fatal):
+                raise
             self.model = before
-            for item, row, t, key in zip(items(), rows, times, keys, strict=True):
-                if self._learn(item, partial(_learn_row, row=row, t=t, key=key), t, closes=True):
-                    self.waiting.append(item)
-                    self.accepted += 1
+            for item, row, t, key in zip(items(), rows.tolist(), times, keys, strict=True):
+                x: dict[Any, object] = dict(zip(names, row, strict=True))
+                self.take(item, Record(x, key, t))
             return
         self.accepted += len(rows)
         known = self.recalls or self.model.pending
@@ -316,7 +314,3 @@ def check_record(model: OpenSetRecognizer, record: Record) -> None:
     except NotTrained:
         return
     check_features(trained, record.features, record.found)
-
-
-def _learn_row(model: OpenSetRecognizer, row: np.ndarray, t: float | None, key: Any) -> None:
-    model.learn_rows(row[None], t=[t], key=[key])
