@@ -70,16 +70,6 @@ class _Notice(event.Listener):
         self.under_way.pop()
 
 
-def compile_for_another() -> None:
-    """Compile without waiting for the process that has started this one."""
-    _Notice.compiles = True
-
-
-def wait_silently() -> None:
-    """Log nothing while this process waits for another one, which it has started itself."""
-    _Notice.waited = True
-
-
 def being_compiled() -> str:
     """Return the name of the kernel that is being compiled at this moment, or an empty text.
 
@@ -102,19 +92,17 @@ def give_notice(why_not: Callable[[], str | None]) -> None:
 
 
 @contextmanager
-def one_process(lock: Path, all_kernels: Path, name: str, is_cached: Callable[[], bool]) -> Iterator[None]:
+def one_process(lock: Path, name: str, is_cached: Callable[[], bool]) -> Iterator[None]:
     """Let one process at a time compile a kernel into the cache. The others wait, and then find its machine code.
 
     A process that has not compiled yet also waits while another process compiles other kernels. The system releases
-    the locks when a process ends, however it ends. Without a writable folder or a file system with locks, each
-    process compiles for itself.
+    the lock when a process ends, however it ends. Without a writable folder or a file system with locks, each process
+    compiles for itself.
 
     Parameters
     ----------
     lock
-        The file to lock for this kernel, which is created if needed.
-    all_kernels
-        The file to lock for all kernels.
+        The file to lock for all kernels, which is created if needed.
     name
         Name of the kernel, for the progress display (:func:`being_compiled`).
     is_cached
@@ -122,32 +110,23 @@ def one_process(lock: Path, all_kernels: Path, name: str, is_cached: Callable[[]
     """
     with ExitStack() as opened:
         with suppress(OSError):
-            common = opened.enter_context(all_kernels.open("ab"))
-            if _Notice.compiles or _may_begin(common, name, is_cached):
+            file = opened.enter_context(lock.open("ab"))
+            if _may_begin(file, name, is_cached):
                 _Notice.compiles = True
-                fcntl.flock(common, fcntl.LOCK_SH)
-                opened.callback(os.utime, common.fileno())
-                file = opened.enter_context(lock.open("ab"))
-                for _ in _attempts(name):
-                    with suppress(BlockingIOError):
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
+                opened.callback(os.utime, file.fileno())
         yield
 
 
-def _may_begin(common: IO[bytes], name: str, is_cached: Callable[[], bool]) -> bool:
-    """Wait until no other process compiles, or until one has compiled this kernel. Return whether none has."""
+def _may_begin(file: IO[bytes], name: str, is_cached: Callable[[], bool]) -> bool:
+    """Lock the file when no other process compiles. Return ``False`` if another one has compiled this kernel."""
     for _ in _attempts(name):
         with suppress(BlockingIOError):
-            fcntl.flock(common, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            used = os.fstat(common.fileno())
-            if not used.st_size:
-                common.write(b".")
-                common.flush()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            used = os.fstat(file.fileno())
+            if _Notice.compiles or not used.st_size or abs(time.time() - used.st_mtime) > BETWEEN:
+                os.ftruncate(file.fileno(), 1)
                 return True
-            if abs(time.time() - used.st_mtime) > BETWEEN:
-                return True
-            fcntl.flock(common, fcntl.LOCK_UN)
+            fcntl.flock(file, fcntl.LOCK_UN)
         if is_cached():
             return False
     return True

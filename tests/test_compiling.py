@@ -85,14 +85,10 @@ def kept_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.nbc"))
 
 
-LOCKS = ("compiling.lock", "elementwise.exp_each-*.lock")
-"""The lock of all kernels, and that of one kernel."""
-
-
-def not_compiled(package: Path, name: str = LOCKS[0]) -> Path:
-    """Compile the kernel and remove its machine code; return the path of a lock."""
+def not_compiled(package: Path) -> Path:
+    """Compile the kernel and remove its machine code; return the path of the lock."""
     run(package)
-    (lock,) = package.rglob(name)
+    (lock,) = package.rglob("compiling.lock")
     for path in lock.parent.glob("*.nb?"):
         path.unlink()
     return lock
@@ -132,9 +128,8 @@ def test_process_with_machine_code_does_not_wait_for_one_that_compiles(package):
     assert said == ""
 
 
-@pytest.mark.parametrize("name", [LOCKS[1], pytest.param(LOCKS[0], marks=pytest.mark.long)])
-def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package, name):
-    lock = not_compiled(package, name)
+def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package):
+    lock = not_compiled(package)
     count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"
     with holding(lock) as dead:
         waiting = [start(package, program=count) for _ in range(3)]
@@ -146,14 +141,6 @@ def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_de
     ended = [finish(process) for process in waiting]
     assert sorted(printed.splitlines()[-1] for printed, _ in ended) == ["0", "0", "1"]
     assert sorted(messages for _, messages in ended) == ["", "", ONCE + "\n"]
-
-
-def test_second_process_of_warmup_compiles_beside_the_first(package):
-    lock = not_compiled(package)
-    program = f"from stream_osr.compiling import compile_for_another\ncompile_for_another()\n{ONE_KERNEL}"
-    with holding(lock) as other:
-        assert run(package, program=program)[1] == ONCE + "\n"
-        assert other.poll() is None
 
 
 @pytest.mark.parametrize(("between", "said"), [(1e6, [WAITING, ONCE]), (0.0, [ONCE])])
@@ -174,7 +161,7 @@ def test_cache_that_is_removed_meanwhile_does_not_end_a_compilation(package):
     program = (
         "import shutil, tempfile\nfrom pathlib import Path\nfrom stream_osr.compiling import one_process\n"
         "folder = Path(tempfile.mkdtemp())\n"
-        "with one_process(folder / 'a', folder / 'b', 'a', bool):\n    shutil.rmtree(folder)\nprint('compiled')"
+        "with one_process(folder / 'a', 'a', bool):\n    shutil.rmtree(folder)\nprint('compiled')"
     )
     assert run(package, program=program) == ("compiled", "")
 

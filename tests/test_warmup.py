@@ -30,8 +30,7 @@ for module, name, types in sorted(compiled() - before, key=str):
 
 DEMO = """
 import contextlib, io, pathlib
-from stream_osr_connectors.cli import demo, warmup
-warmup.compile_stream()  # the second process compiles nothing else, either
+from stream_osr_connectors.cli import demo
 with contextlib.redirect_stdout(io.StringIO()):
     demo.demo(pathlib.Path({output!r}), seed=2)
 """

@@ -31,7 +31,7 @@ from numba.core.typed_passes import NativeLowering
 from numba.extending import overload
 
 from stream_osr.compiling import one_process
-from stream_osr.model.kernel_cache import FOLDER, KernelCache, beside, locks_of, without_reports
+from stream_osr.model.kernel_cache import KernelCache, beside, lock_of, without_reports
 
 _RAISE = "raise_with_shape_context"
 
@@ -253,7 +253,7 @@ class Kernel(CPUDispatcher):
         if not index or (is_cached := partial(self._cache.has, sig, self.targetctx))():
             return super().compile(sig)
         # two threads do not wait for the lock of their own process: numba compiles in one thread at a time
-        with global_compiler_lock, one_process(*locks_of(index), self.py_func.__name__, is_cached):
+        with global_compiler_lock, one_process(lock_of(index), self.py_func.__name__, is_cached):
             return super().compile(sig)
 
 
@@ -268,9 +268,3 @@ def compiled(function: Callable[..., object], options: dict[str, Any], *, unroll
         Whether to unroll its loops wherever it is called.
     """
     return Kernel(function, options, unrolls=unrolls)
-
-
-def is_to_be_cached(kernel: Any) -> bool:
-    """Return whether a kernel can be cached on this machine, and is not, nor came with the package."""
-    file = getattr(kernel._cache, "_cache_file", None)
-    return file is not None and not FOLDER.is_dir() and not file._load_index()

@@ -13,7 +13,6 @@ from stream_osr.compiling import give_notice
 
 try:
     from stream_osr.model.compiler import compiled
-    from stream_osr.model.compiler import is_to_be_cached as is_to_be_cached
     from stream_osr.model.kernel_cache import why_not
 except (ImportError, AttributeError):  # another numba than those that the package asks for
 
@@ -21,10 +20,6 @@ except (ImportError, AttributeError):  # another numba than those that the packa
     def why_not() -> str | None:
         """Return why machine code is not cached."""
         return f"numba {numba.__version__} is not supported by this release: machine code is not cached"
-
-    def is_to_be_cached(kernel: Any) -> bool:
-        """Return that a kernel is never cached."""
-        return False
 
     def compiled(function: Callable[..., object], options: dict[str, Any], *, unrolls: bool = False) -> Any:
         """Compile by plain ``njit`` without a cache: numba alone does not detect that a callee has changed."""

@@ -181,16 +181,15 @@ def _common_folder() -> str:
     return folder
 
 
-def locks_of(index: str) -> tuple[Path, Path]:
-    """Return the files to lock while a process compiles a kernel: that of the kernel, and that of all kernels.
+def lock_of(index: str) -> Path:
+    """Return the file to lock while a process compiles a kernel.
 
     Parameters
     ----------
     index
         Path of the kernel's index in the cache.
     """
-    lock = Path(index).with_suffix(".lock")
-    return lock, Path(_common_folder() or lock.parent, "compiling.lock")
+    return Path(_common_folder() or Path(index).parent, "compiling.lock")
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core import types
+from numba import types
 from numba.experimental import structref
 
 from stream_osr.model.jit import kernel

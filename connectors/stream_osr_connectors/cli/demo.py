@@ -91,12 +91,11 @@ def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
 def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream: int) -> None:
     """Train on the labelled table and decide the stream, with the loop of ``stream-osr run``."""
     from stream_osr_connectors.cli.stream_summary import Phases
-    from stream_osr_connectors.cli.warmup import compiling_beside
     from stream_osr_connectors.files import Record, open_sink, open_source
     from stream_osr_connectors.files.file_run import FileRun, Sinks
     from stream_osr_connectors.terminal import Terminal
 
-    with Phases(Terminal(stderr=True), lines=True) as phases, compiling_beside():
+    with Phases(Terminal(stderr=True), lines=True) as phases:
         show = phases.begin(f"training on {n_training} instances", model.value.parameters.training_sweeps)
         with open_source(files.labelled, label=LABEL) as source:
             for record in source:

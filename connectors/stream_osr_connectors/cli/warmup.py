@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import gc
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stream_osr_connectors.cli.stream_summary import Phases
 from stream_osr_connectors.terminal import Terminal
@@ -33,64 +27,10 @@ def warmup() -> None:
     Example: stream-osr warmup
     """
     console, begin = Terminal(stderr=True), time.perf_counter()
-    with Phases(console) as phases, compiling_beside():
+    with Phases(console) as phases:
         phases.begin("preparing")
         warm_up()
     console.say(f"ready after {time.perf_counter() - begin:.0f} s")
-
-
-@contextmanager
-def compiling_beside() -> Iterator[None]:
-    """Compile the kernels of a stream in a second process, while this one trains.
-
-    Nothing happens if they are compiled, cannot be cached, or if there is only one core. If several processes begin
-    together, one of them starts a second process.
-    """
-    from stream_osr.compiling import wait_silently
-    from stream_osr.model.jit import is_to_be_cached
-    from stream_osr.model.step import seat_batch
-    from stream_osr.support.parallel import usable_cores
-
-    kernel: Any = seat_batch
-    helps = usable_cores() > 1 and is_to_be_cached(kernel)
-    with ExitStack() as opened:
-        try:
-            if helps:
-                lock = opened.enter_context(Path(kernel.stats.cache_path, "second_process.lock").open("ab"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            helps = False
-        if helps:
-            wait_silently()
-            command = f"from {__name__} import compile_stream; compile_stream()"
-            quiet = subprocess.DEVNULL
-            started = subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
-            opened.enter_context(started)
-            opened.callback(started.terminate)
-        yield
-
-
-def compile_stream() -> None:
-    """Run a stream with a provisional model, which needs neither sweeps nor references."""
-    import numpy as np
-
-    from stream_osr import ModelOptions, OpenSetRecognizer
-    from stream_osr.compiling import compile_for_another
-    from stream_osr.config import Parameters
-    from stream_osr.instances.features import Features
-    from stream_osr.training.trained import train_model
-
-    gc.disable()  # the objects of a compilation live as long as this process
-    compile_for_another()
-    rng, centres = np.random.default_rng(0), 8.0 * np.eye(CLASSES + 1)
-    group, stream = np.arange(CLASSES * EACH) % CLASSES, np.arange(STREAM) % (CLASSES + 1)
-    rows, later = (centres[at] + rng.normal(size=(len(at), CLASSES + 1)) for at in (group, stream))
-    named = Features(range(CLASSES + 1)), rows, group, tuple(range(CLASSES))
-    trained = train_model(*named, Parameters(chains=1), sweeps=0, draws=1)
-    options = ModelOptions(window=STREAM)
-    model = OpenSetRecognizer.from_trained(trained, batch_size=STREAM // 2, chains=1, model=options)
-    model.learn_many(later)
-    model.flush()
 
 
 def warm_up() -> None:
