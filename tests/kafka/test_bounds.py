@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer
+from stream_osr.archive.recognizers import content_of
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr.stream.culprits import MOST_TRIES
@@ -300,7 +301,7 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"
     assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
     assert (outcome.decisions, len(outcome.taken.labelled), outcome.taken.values) == ([], 0, 0)
-    was, now = before.model.as_state(), after.model.as_state()
+    was, now = content_of(before.model, before.model.value), content_of(after.model, after.model.value)
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
     assert failing.closed <= 2 * MOST_TRIES

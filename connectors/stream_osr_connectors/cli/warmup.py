@@ -48,7 +48,7 @@ def compiling_beside() -> Iterator[None]:
     """
     from stream_osr.compiling import wait_silently
     from stream_osr.model.jit import is_to_be_cached
-    from stream_osr.model.step import seat_batch
+    from stream_osr.model.sampler import seat_batch
     from stream_osr.support.parallel import usable_cores
 
     kernel: Any = seat_batch
@@ -76,8 +76,8 @@ def compile_stream() -> None:
 
     from stream_osr import ModelOptions, OpenSetRecognizer
     from stream_osr.compiling import compile_for_another
-    from stream_osr.config import Parameters
     from stream_osr.instances.features import Features
+    from stream_osr.parameters import Parameters
     from stream_osr.training.trained import train_model
 
     gc.disable()  # the objects of a compilation live as long as this process
@@ -144,11 +144,11 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     """Run the kernels that few streams need, for subclasses that merge, and that come and go between two batches."""
     import numpy as np
 
+    from stream_osr.model.class_places import places_of_classes
     from stream_osr.model.marginal import log_ratios_together, statistics_of
     from stream_osr.model.offset_fit import HEATS, fit_place, window_of
-    from stream_osr.model.places import places_of_classes
     from stream_osr.model.shared_offset import find_shared_offset
-    from stream_osr.stream.reference_check import fit_check
+    from stream_osr.stream.subclass_owners import fit_check
 
     stream = model.value.stream
     assert stream is not None

@@ -11,10 +11,10 @@ from itertools import zip_longest
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Label
-from stream_osr.discovery.events import NEW_VALUE
+from stream_osr.discovery.event_base import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
 from stream_osr.instances.labels import as_known
+from stream_osr.parameters import Label
 from stream_osr.printable_text import printable
 from stream_osr.stream import BufferedInstance
 from stream_osr.training.schema_check import check_features
@@ -66,7 +66,7 @@ class Account:
     def set_aside(self, refused: RejectedRecord, *, counted: int = 0) -> None:
         """Count, report and write a record that is set aside."""
         self.totals["set_aside"] += 1
-        self.model.count_refused(counted=counted)
+        self.model.value.count_refused(counted=counted)
         count_kind(self._reasons, refused.reason)
         self._complain(refused.row, refused.reason)
         if self._errors is not None:

@@ -133,7 +133,7 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, tak
         raise
     except Exception as error:  # any error: the stream continues without the record
         taken.refused.append((received, Refusal(stage, error)))
-        model.count_refused(counted=model.counters["bad_rows"] - bad)
+        model.value.count_refused(counted=model.counters["bad_rows"] - bad)
         return
     if model.counters["skipped"] > skipped:
         taken.skipped += 1
@@ -299,7 +299,7 @@ def out_of_memory(records: Iterable[Received]) -> list[tuple[Received, Refusal]]
 def refuse(before: OpenSetRecognizer, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
     """Return a recognizer unchanged except for the count of refused records."""
     model = copy(before)
-    model.count_refused(len(refused))
+    model.value.count_refused(len(refused))
     return Closed(model, TakenRecords(refused=refused, skipped=skipped))
 
 
@@ -326,7 +326,7 @@ def close_or_refuse(
         numbers = {number for number, _ in culprits}
         rest = [record for number, record in enumerate(records) if number not in numbers]
         closed = close(begun, rest, decode)
-        closed.model.count_refused(len(culprits))
+        closed.model.value.count_refused(len(culprits))
         refused = in_order([(records[number], Refusal("PROCESS", own)) for number, own in culprits])
         if not culprits:
             logger.warning("%s failed, and did not fail again", about, exc_info=error)

@@ -117,7 +117,7 @@ def _close(
         out.events.extend(events)
         out.streams.extend([by] * len(events))
         keys.put(by, closed.model, len(own))
-    out.model.count_refused(unkeyed + taken.keys_refused)
+    out.model.value.count_refused(unkeyed + taken.keys_refused)
     keys.make_room()
     out.decisions.sort(key=lambda pair: pair[0].offset)
     taken.refused = in_order(taken.refused)

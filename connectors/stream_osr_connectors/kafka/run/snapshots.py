@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.archive.rules import Scope, fields, many, maybe, text, tuple_of, whole
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.support.atomic import write_whole
@@ -132,7 +133,7 @@ class Snapshots(NamedTuple):
         model, keys = partition.model, partition.keys
         content: dict[str, Any] = {
             "version": VERSION,
-            "model": model.as_state(),
+            "model": content_of(model, model.value),
             "waiting": [_written(origin) for origin in partition.waiting],
         }
         if keys is not None:
@@ -185,7 +186,7 @@ class Snapshots(NamedTuple):
             content = _read(path, trained)
             if keys is not None:
                 keys.resume(lineage, at, content["keys"], lambda each: _read(found[each], trained)["keys"])
-            model = OpenSetRecognizer.from_state(content["model"])
+            model = restored(OpenSetRecognizer, content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])), keys)
         except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
