@@ -16,12 +16,12 @@ import numpy as np
 
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import split
-from stream_osr.config import Parameters, parameters
 from stream_osr.instances.features import Features
 from stream_osr.instances.labels import unknown_label
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.known import Known
 from stream_osr.model.nearest import means_and_scales
-from stream_osr.model.whitening import whiten
+from stream_osr.parameters import Parameters, parameters
 from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.training.trained import TrainedModel, train_model

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_osr.model import gaussian
-from stream_osr.model.dishes import (
+from stream_osr.model.dish_statistics import (
     REFRESH_EVERY,
     Dishes,
     add,

@@ -89,7 +89,7 @@ def of_gaussians(n_classes: int, d: int, stream: int, n_new: int = NEW, **argume
     for _ in range(2):
         model = OpenSetRecognizer.from_trained(trained, **grouped(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments))
         took.append(run(model, pd.DataFrame(rows))[0])
-    return float(took[-1]), model.menu.active
+    return float(took[-1]), model.value.menu.active
 
 
 def by_classes(stream: int, **arguments: Any) -> Points:

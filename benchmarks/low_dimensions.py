@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.config import parameters
 from stream_osr.instances.features import Features
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import parameters
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.training.trained import train_model
 

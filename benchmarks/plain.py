@@ -9,8 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.model.background_components import add_background_component
-from stream_osr.model.dishes import Dishes, add, clear, remove
-from stream_osr.model.franchise import (
+from stream_osr.model.dish_statistics import Dishes, add, clear, remove
+from stream_osr.model.jit import kernel
+from stream_osr.model.known import Densities, Known, log_new, mix
+from stream_osr.model.missing_features import nothing_missing
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA, resample_alpha
+from stream_osr.model.moves.predictive_cache import SamplerState
+from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
+from stream_osr.model.moves.splitting import make_proposal, split_or_merge
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurants import (
     ANYONE,
     CLOSED,
     StreamState,
@@ -24,15 +32,7 @@ from stream_osr.model.franchise import (
     menu_weight,
     name_subclasses,
 )
-from stream_osr.model.jit import kernel
-from stream_osr.model.known import Densities, Known, log_new, mix
-from stream_osr.model.missing import nothing_missing
-from stream_osr.model.moves.hyperparameters import STREAM_ALPHA, resample_alpha
-from stream_osr.model.moves.likelihood import SamplerState
-from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
-from stream_osr.model.moves.splitting import make_proposal, split_or_merge
-from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.step import GUESTS_PER_PROPOSAL, Settings
+from stream_osr.model.sampler import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256
 """Free slots for subclasses laid out for a batch; there is no second try."""

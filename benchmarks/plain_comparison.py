@@ -20,12 +20,12 @@ from benchmarks.paper.datasets import load
 from benchmarks.paper.protocol import split
 from benchmarks.plain import plain_step
 from benchmarks.speed import STEPS, Setting
-from stream_osr.config import parameters
 from stream_osr.evaluation import OpenSetReport
 from stream_osr.instances.features import Features
-from stream_osr.model import step as sampler
-from stream_osr.model.franchise import StreamState
-from stream_osr.model.whitening import whiten
+from stream_osr.model import sampler as sampler
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.model.restaurants import StreamState
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel, train_model
 
 UNKNOWN = -1

@@ -29,10 +29,10 @@ from benchmarks.paper.protocol import split
 from benchmarks.plain import plain_step
 from benchmarks.written import ROOT, shown, table, write
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters, parameters
 from stream_osr.instances.features import Features
-from stream_osr.model import step as sampler
-from stream_osr.model.whitening import whiten
+from stream_osr.model import sampler as sampler
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import Parameters, parameters
 from stream_osr.training.trained import TrainedModel, train_model
 from stream_osr_connectors.files import CsvSource, JsonLinesSink
 from stream_osr_connectors.files.file_run import FileRun, Sinks

@@ -12,14 +12,13 @@ from warnings import warn
 from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from stream_osr.config import Input, Limits, ModelOptions
     from stream_osr.decision import Decision, FailedDecision
+    from stream_osr.discovery.event_base import Event
     from stream_osr.discovery.events import (
         ActionUndone,
         ClassDrifted,
         ColumnFailed,
         DependenceFound,
-        Event,
         EventsSummed,
         FrameMoved,
         NewClassesChanged,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from stream_osr.discovery.new_classes import CandidateClass, NewClasses
     from stream_osr.discovery.summaries import Signals, Summary
     from stream_osr.keyed import Keyed
+    from stream_osr.parameters import Input, Limits, ModelOptions
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.training.trained import TrainedModel
     from stream_osr.training.training_report import TrainingReport
@@ -85,10 +85,10 @@ _ELSEWHERE = {
     "CandidateClass": "discovery.new_classes",
     "Decision": "decision",
     "FailedDecision": "decision",
-    "Input": "config",
+    "Input": "parameters",
     "Keyed": "keyed",
-    "Limits": "config",
-    "ModelOptions": "config",
+    "Limits": "parameters",
+    "ModelOptions": "parameters",
     "NewClasses": "discovery.new_classes",
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from stream_osr.config import Label
+from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, counted, html_table, printable
 
 SHOWN = 20

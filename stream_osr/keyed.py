@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.errors import InvalidParameter, PersistenceError
 from stream_osr.instances.times_and_keys import key_of, time_of
-from stream_osr.model.step import INSTANCES_PER_SLOT, SPARE
+from stream_osr.model.sampler import INSTANCES_PER_SLOT, SPARE
+from stream_osr.parameters import Label
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream.recognizer_state import all_met
 from stream_osr.stream.state import BufferedInstance

@@ -10,11 +10,11 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from river.utils.dataframe import into_frame
 
-from stream_osr.config import Label
 from stream_osr.decision import Decision, Decisions
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
-from stream_osr.instances.features import column_values, frame_rows
 from stream_osr.instances.labels import clean_label, label_array, unknown_label
+from stream_osr.instances.tables import column_values, frame_rows
+from stream_osr.parameters import Label
 from stream_osr.printable_text import typed
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream.monitoring import recall_among
@@ -230,10 +230,8 @@ class OpenSetMonitor:
     @property
     def _next_seq(self) -> int:
         """Position of the next instance in the stream."""
-        state = self.recognizer.value
-        return (
-            0 if state.stream is None or state.training is not None else state.stream.state.seen + len(state.buffer)
-        )
+        its = self.recognizer.value
+        return 0 if its.stream is None or its.training is not None else its.stream.state.seen + len(its.buffer)
 
     def flush(self) -> None:
         """Close the present micro-batch, and release all delayed decisions."""

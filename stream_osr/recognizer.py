@@ -17,44 +17,28 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, from_bytes, kind_over, read_archive, to_bytes, write_archive
-from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
+from stream_osr.archive.recognizers import content_of, restored
+from stream_osr.config import Arguments, documented, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision
-from stream_osr.discovery.events import Event
-from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
-from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.grouping import SubclassDistances
+from stream_osr.discovery.new_classes import NewClasses
+from stream_osr.discovery.summaries import Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
-from stream_osr.instances.features import check_mapping, check_rows, data_frame, frame_matrix, frame_rows
-from stream_osr.instances.kinds import Name
-from stream_osr.instances.labels import check_label, label_array
+from stream_osr.instances.features import check_mapping
+from stream_osr.instances.tables import check_rows, frame_like, frame_matrix, frame_rows, ignored_columns, series_like
 from stream_osr.instances.times_and_keys import key_of, keys_of, time_of, times_of
-from stream_osr.model.marginal import Statistics
-from stream_osr.stream import intake, training
+from stream_osr.parameters import Label, parameters
+from stream_osr.stream import intake, recognizer_state, state_changes, training_phase
 from stream_osr.stream.batch import BatchOutput
-from stream_osr.stream.carry_over import carry_over, opened_since
-from stream_osr.stream.chain import with_densities
 from stream_osr.stream.contributions import Contributions, contributions
-from stream_osr.stream.discovery_table import lines, summarize
-from stream_osr.stream.faults import changed_columns, error_codes, faulty_columns
-from stream_osr.stream.frame import frame_text
+from stream_osr.stream.discovery_table import lines, signals_of, summarize
 from stream_osr.stream.intake import CheckedInstance
 from stream_osr.stream.late_labels import Evidence
-from stream_osr.stream.monitoring import dependence, expected_recall, references_of
-from stream_osr.stream.naming import judge_frame, mute, promote
+from stream_osr.stream.monitoring import expected_recall
 from stream_osr.stream.predictions import PredictiveCache
-from stream_osr.stream.recent_instances import recall
-from stream_osr.stream.recognizer_state import (
-    RecognizerState,
-    all_met,
-    close,
-    labelled,
-    set_aside,
-    take,
-    with_mismatch,
-)
-from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
-from stream_osr.stream.summaries import emerged_statistics
-from stream_osr.stream.undo import undo
+from stream_osr.stream.state import BufferedInstance, new_classes
 from stream_osr.support.atomic import remove_unfinished
 from stream_osr.support.one_writer import WRITERS, one_writer, refuse
 from stream_osr.training.trained import TrainedModel
@@ -127,7 +111,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     True
     """
 
-    value: RecognizerState = field(init=False)
+    value: recognizer_state.RecognizerState = field(init=False)
 
     _predictive_cache: PredictiveCache | None = field(init=False, default=None)
     _measured: tuple[SubclassDistances, ...] | None = field(init=False, default=None)
@@ -135,7 +119,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def __post_init__(self) -> None:
         checked = parameters(**plain(self))
-        self.value = RecognizerState(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
+        self.value = recognizer_state.RecognizerState(
+            checked, TrainingSet(checked.max_training, checked.seed, checked.markers)
+        )
 
     # What river asks about an estimator.
 
@@ -225,9 +211,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                     self._wait(state, BufferedInstance(row, time_of(t), key_of(key)))
                     if len(x) > len(row):
                         state.counters["extra"] += len(x) - len(row)
-                        self._meet(x)
+                        self.value = recognizer_state.met(self.value, x)
                     else:
-                        self.value = all_met(self.value)
+                        self.value = recognizer_state.all_met(self.value)
                     return
             self._learn(intake.read(state, x, y, t, key, group=group))
         finally:
@@ -271,17 +257,15 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def _learn_frame(self, X: Any, y: Any, t: Any, key: Any, group: Any) -> None:
         state = self.value
         if y is None and state.training is None and state.trained is not None:
-            matrix = frame_matrix(X, state.trained.features)
+            features = state.trained.features
+            matrix = frame_matrix(X, features)
             if matrix is not None:
                 rows, extra = matrix
                 with self._all_or_nothing():
                     self.learn_rows(rows, t=t, key=key)
                     if extra:
                         state.counters["extra"] += extra * len(rows)
-                        names = getattr(X, "column_names", getattr(X, "columns", ()))
-                        lists = state.trained.features.widths
-                        ignored = dict.fromkeys(name for name in names if name not in lists)
-                        self.note_ignored(state.trained.features.unexpected(ignored))
+                        self.value = recognizer_state.with_ignored(self.value, ignored_columns(X, features))
                 return
         instances = intake.read_frame(state, X, y, t, key, group)
         with self._all_or_nothing():
@@ -328,7 +312,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
             if len(rows):
-                self.value = all_met(self.value)
+                self.value = recognizer_state.all_met(self.value)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -344,11 +328,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         features, row, label, t, key, x, group = instance
         state = self.value
         if row is not None and label is not None and state.training is not None:
-            state, due = training.learn(state, features, row.values, label, x, group)
-            self._go_on(*(close(state) if due else (state, BatchOutput())))
+            state, due = training_phase.learn(state, features, row.values, label, x, group)
+            self._go_on(*(recognizer_state.close(state) if due else (state, BatchOutput())))
         elif row is not None:
             if state.training is not None:
-                state, self._measured = training.freeze(state), None
+                state, self._measured = training_phase.freeze(state), None
             trained = state.running[0]
             if features is not trained.features and (features.kinds.values or trained.features.zero):
                 row = intake.row_of(state, trained.features, x)
@@ -358,17 +342,17 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             if label is None:
                 self._wait(state, BufferedInstance(values, t, key))
             else:
-                state.evidence.append(labelled(state, values, label))
+                state.evidence.append(recognizer_state.labelled(state, values, label))
             intake.count_mismatches(self.value, values, x)
         intake.count(self.value, row)
         if self.value.training is None:
-            self._meet(x)
+            self.value = recognizer_state.met(self.value, x)
 
-    def _wait(self, state: RecognizerState, arrived: BufferedInstance) -> None:
+    def _wait(self, state: recognizer_state.RecognizerState, arrived: BufferedInstance) -> None:
         """Add an unlabelled instance to the micro-batch, and close the batches that are due."""
         t = arrived.t
         if len(state.buffer) + 1 >= state.parameters.batch_size or (t is not None and state.waited(t)):
-            self._go_on(*take(state, arrived))
+            self._go_on(*recognizer_state.take(state, arrived))
         else:
             state.buffer.append(arrived)
             self.value = state
@@ -387,13 +371,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             self.value.buffer.extend(map(BufferedInstance, rows[at:end], times[at:end], keys[at:end]))
             at = end
             if len(self.value.buffer) >= size:
-                self._go_on(*close(self.value))
+                self._go_on(*recognizer_state.close(self.value))
 
-    def _meet(self, x: Mapping[Any, Any]) -> None:
-        """Record the features of a record of the stream."""
-        self.value = with_mismatch(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
-
-    def _go_on(self, state: RecognizerState, output: BatchOutput) -> None:
+    def _go_on(self, state: recognizer_state.RecognizerState, output: BatchOutput) -> None:
         """Replace the present state by the next one, or change nothing if that fails."""
         queues: list[deque[Any]] = [state.decisions, state.events]
         sizes = [*map(len, queues)]
@@ -407,37 +387,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                     queue.pop()
             raise
         state.counters.update(output.counts)
-
-    def count_refused(self, records: int = 1, *, counted: int = 0) -> None:
-        """Count records that a connector refused, for ``signals``. Nothing else changes.
-
-        Parameters
-        ----------
-        records
-            Number of refused records.
-        counted
-            Number of those that :meth:`learn_one` already counted as ``bad_rows``.
-
-        Examples
-        --------
-        >>> model = OpenSetRecognizer()
-        >>> model.count_refused(3)
-        >>> model.signals.data_quality, model.counters["refused"]
-        (3, 3)
-        """
-        self.counters["refused"] += records
-        self.counters["bad_rows"] += records - counted
-
-    def note_ignored(self, names: Iterable[Name]) -> None:
-        """Record columns of the stream that a connector left out because the model does not use them.
-
-        Parameters
-        ----------
-        names
-            Names of the columns. ``summary()`` shows the first few. Before training ends the call has no effect.
-        """
-        if self.value.training is None:
-            self.value = with_mismatch(self.value, self.value.mismatch.besides(names))
 
     # Training.
 
@@ -462,7 +411,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If a name in ``categorical`` is not a feature of the instances.
         """
         if self.value.training is not None:
-            self.value = training.freeze(self.value, progress)
+            self.value = training_phase.freeze(self.value, progress)
             self._measured = None  # of a provisional model
         return self.trained.report
 
@@ -478,7 +427,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             Arguments of the constructor. Those that affect only training have no effect.
         """
         model = cls(**arguments)
-        model.value = training.over(model.value, trained)
+        model.value = training_phase.over(model.value, trained)
         return model
 
     # The micro-batch.
@@ -486,13 +435,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     @one_writer
     def flush(self) -> None:
         """Close the present micro-batch, whatever its size, and release all delayed decisions."""
-        state, stream = self.value, self.value.stream
-        if stream and (state.buffer or state.evidence or stream.waiting.decisions or stream.event_budget.counts):
-            state, output = close(state, release=True)
-            if state.evidence:
-                state, later = close(state, release=True)
-                output = output.then(later)
-            self._go_on(state, output)
+        self._go_on(*state_changes.flush(self.value))
 
     @one_writer
     def close_batch(self) -> None:
@@ -514,7 +457,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         (['left', 'right'], 1)
         """
         if self.value.buffer or self.value.evidence:
-            self._go_on(*close(self.value))
+            self._go_on(*recognizer_state.close(self.value))
 
     @one_writer
     def set_batch_aside(self, reason: str) -> list[FailedDecision]:
@@ -546,7 +489,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         >>> model.set_batch_aside("out of memory")
         [FailedDecision(key='k1', t=None, x={'a': 2.0, 'b': 3.0}, label=None, reason='out of memory')]
         """
-        self.value, failed = set_aside(self.value, reason)
+        self.value, failed = recognizer_state.set_aside(self.value, reason)
         self.value.counters["failed"] += len(failed)
         return failed
 
@@ -562,10 +505,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         >>> model.set_min_probability(0.9)
         >>> model.min_probability
         0.9
-        >>> model.set_min_probability(90)
-        Traceback (most recent call last):
-            ...
-        stream_osr.errors.InvalidParameter: min_probability is 90: input should be less than or equal to 1
         """
         checked = parameters(**{**plain(self), "min_probability": value})
         self.value = replace(self.value, parameters=checked)
@@ -598,28 +537,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         label = intake.late_label(state, y)
         state.evidence.append(Evidence(label, None, key_of(key), state.asked))
 
-    def remembers(self, key: Any) -> bool:
-        """Check whether a late label for this key would find its instance.
-
-        The instance must be waiting for its batch or be among the latest ``label_horizon`` decided ones. Each
-        instance accepts one label: a second one does not find it.
-
-        Examples
-        --------
-        >>> model = OpenSetRecognizer(batch_size=1)
-        >>> for i in range(40):
-        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
-        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
-        >>> model.learn_one({"a": 90, "b": 2}, key="first")
-        >>> model.remembers("first"), model.remembers("second")
-        (True, False)
-        """
-        state = self.value
-        _, stream = state.running
-        if any(each.row is None and each.key == key for each in state.evidence):
-            return False
-        return recall(stream.recent, key) >= 0 or any(each.key == key for each in state.buffer)
-
     @one_writer
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:
         """Name emerging subclasses: make them part of a known class, an existing one or a new one.
@@ -648,24 +565,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If the label cannot name a known class.
         NotTrained
             If training has not ended.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> candidate = model.new_classes().candidates[0]
-        >>> model.promote(candidate.subclasses, "above")
-        >>> model.predict_one({"a": 10, "b": 20})
-        'above'
         """
-        state, name = self.value, intake.late_label(self.value, label)
-        stream, events = promote(*state.running, subclass_ids, name, state.parameters, state.asked)
-        self._go_on(replace(state, stream=stream), BatchOutput(events=events))
+        self._go_on(*state_changes.promote(self.value, subclass_ids, label))
 
     @one_writer
     def mute(self, subclass_ids: Iterable[int]) -> None:
@@ -688,9 +589,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         NotTrained
             If training has not ended.
         """
-        state = self.value
-        stream, events = mute(*state.running, subclass_ids, state.asked)
-        self._go_on(replace(state, stream=stream), BatchOutput(events=events))
+        self._go_on(*state_changes.mute(self.value, subclass_ids))
 
     @one_writer
     def accept_frame(self) -> None:
@@ -706,7 +605,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         NotTrained
             If training has not ended.
         """
-        self._judge_frame(accept=True)
+        self._go_on(*state_changes.judge_frame(self.value, accept=True))
 
     @one_writer
     def reject_frame(self) -> None:
@@ -715,12 +614,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Instances are judged at the training place again. Those at the new place become unknown and are announced.
         Another offset is found as before. :meth:`undo` takes this back. Errors are those of :meth:`accept_frame`.
         """
-        self._judge_frame(accept=False)
-
-    def _judge_frame(self, *, accept: bool) -> None:
-        state = self.value
-        _, stream = state.running
-        self._go_on(replace(state, stream=judge_frame(stream, state.asked, accept=accept)), BatchOutput())
+        self._go_on(*state_changes.judge_frame(self.value, accept=False))
 
     @one_writer
     def undo(self) -> None:
@@ -741,14 +635,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         NotTrained
             If training has not ended.
         """
-        state = self.value
-        trained, stream = state.running
-        last = max([action.number for action in stream.undo_log[-1:]], default=-1)
-        if state.evidence and state.evidence[-1].number >= last:
-            state.evidence.pop()
-            return
-        stream, events = undo(trained, stream, state.parameters)
-        self._go_on(replace(state, stream=stream), BatchOutput(events=events))
+        self._go_on(*state_changes.undo(self.value))
 
     @one_writer
     def carry_over(self, earlier: Self) -> None:
@@ -778,45 +665,15 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Raises
         ------
         InvalidParameter
-            If this recognizer has begun its stream, the earlier one has pending decisions, or the models do not fit
-            together. Models fit together if they have the same features and covariance model, and coordinates that
-            can be converted. The call then changes nothing.
+            If this recognizer has begun its stream, the earlier one has pending decisions, or the models differ in
+            features, covariance model or convertible coordinates. The call then changes nothing.
         InvalidLabel
             If an opened class cannot be a class of the new model.
         NotTrained
             If one of the two recognizers has not finished training.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> def fitted():
-        ...     model = OpenSetRecognizer(batch_size=64, seed=7)
-        ...     for a, b in rng.normal(size=(200, 2)):
-        ...         model.learn_one({"a": a, "b": b}, "left")
-        ...         model.learn_one({"a": a + 20, "b": b}, "right")
-        ...     report = model.freeze()
-        ...     return model
-        >>> earlier, model = fitted(), fitted()
-        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
-        ...     earlier.learn_one({"a": a, "b": b})
-        >>> model.carry_over(earlier)
-        >>> model.new_classes().candidates[0].subclasses == earlier.new_classes().candidates[0].subclasses
-        True
         """
-        state, before = self.value, earlier.value
-        (trained, stream), (its, old) = state.running, before.running
-        if stream.state.seen or state.buffer or state.evidence or stream.undo_log:
-            raise InvalidParameter("this recognizer has begun a stream: carry over to one that has seen no instance")
-        if earlier.pending or before.evidence:
-            raise InvalidParameter(
-                f"the earlier recognizer holds back {earlier.pending} decisions and {len(before.evidence)} labels. "
-                "Call its flush() first, and drain it"
-            )
-        for label in opened_since(its, old, trained.labels):
-            check_label(label, trained.labels, state.parameters.unknown)
-        stream, events = carry_over(its, old, trained, stream)
+        self._go_on(*state_changes.carry_over(self.value, earlier.value))
         self._measured = None
-        self._go_on(replace(state, stream=stream), BatchOutput(events=events, counts=before.counters))
 
     # Predictions between batches.
 
@@ -834,7 +691,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         if row is None:
             x = state.trained.features.expanded(check_mapping(x))
             row = intake.row_of(state, state.trained.features, x).values
-            self._warn_once(state.trained, row, x)
+            self._warn_once(row, x)
         names, probabilities = self._predict(np.array([row], dtype=float))
         return dict(zip(names, probabilities[0].tolist(), strict=True))
 
@@ -867,12 +724,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Frame of the same kind (for a list: an array), with one column for each known class and a last one for the
         unknown label.
         """
-        names, probabilities = self._predict_frame(X)
-        if isinstance(X, np.ndarray | list):
-            return probabilities
-        from river.utils.dataframe import to_native_frame  # slow to import
-
-        return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=data_frame(X))
+        return frame_like(X, *self._predict_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict the label of each row of a data frame, an array, or a list of dicts.
@@ -882,12 +734,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Series of the same kind, or an array for arrays and lists.
         """
         names, probabilities = self._predict_frame(X)
-        labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
-        if isinstance(X, np.ndarray | list):
-            return label_array(labels)
-        from river.utils.dataframe import to_native_series  # slow to import
-
-        return to_native_series(labels, name=None, like=data_frame(X))
+        found = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
+        return series_like(X, found)
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         """Return the labels, and the probability of each for rows of shape (n, p), NaN = missing."""
@@ -902,20 +750,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         state = self.value
         if state.trained is None:
             return (), np.empty((len(frame_rows(X, state.features)[1]), 0))
-        return self._predict(self._rows_of(state.trained, X))
-
-    def _rows_of(self, trained: TrainedModel, X: Any) -> np.ndarray:
-        """Read the rows of a data frame, an array, or a list of dicts, shape (n, p), NaN = missing."""
-        state, matrix = self.value, frame_matrix(X, trained.features)
-        if matrix is not None:
-            return matrix[0]
-        _, records = frame_rows(X, state.features)
-        features, rows = trained.features, list[np.ndarray]()
-        for number, record in enumerate(records):
-            x = features.expanded(record, number)
-            rows.append(intake.row_of(state, features, x, number).values)
-            self._warn_once(trained, rows[-1], x)
-        return np.array(rows).reshape(len(rows), len(features.names))
+        return self._predict(intake.rows_of(state, X, self._warn_once))
 
     def contributions_one(self, x: Mapping[Any, Any], *, top: int | None = None) -> Contributions:
         """Split the log-odds of one instance by features (:meth:`contributions_many`)."""
@@ -969,13 +804,16 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         trained, stream = self.value.running
         if top is not None and top < 1:
             raise InvalidParameter(f"top is {top}: give a whole number from 1 on, or None for all features")
-        return contributions(trained, stream, self.value.parameters, self._rows_of(trained, X), top)
+        return contributions(
+            trained, stream, self.value.parameters, intake.rows_of(self.value, X, self._warn_once), top
+        )
 
-    def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
+    def _warn_once(self, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Warn once if instances to predict are unlike those of training."""
-        reported = self._warned or self.value.counters["unlike"]
-        unlike = None if reported else intake.schema_problems(trained, row, x)
-        if unlike is not None:
+        trained = self.value.trained
+        if trained is None or self._warned or self.value.counters["unlike"]:
+            return
+        if (unlike := intake.schema_problems(trained, row, x)) is not None:
             self._warned = True
             intake.logger.warning("%s (shown once)", unlike)
 
@@ -1007,8 +845,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     @property
     def pending(self) -> int:
         """Number of instances without a final decision: in an unfinished micro-batch or in ``decision_delay``."""
-        stream = self.value.stream
-        return len(self.value.buffer) + (0 if stream is None else len(stream.waiting.decisions))
+        return self.value.pending
 
     def summary(self) -> Summary:
         """Summarize the known classes and the emerging subclasses: the discovery table of the paper.
@@ -1019,28 +856,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def signals(self) -> Signals:
-        """Counts of novelty, drift, outliers and data faults, and the expected recall (:class:`stream_osr.Signals`).
-
-        Examples
-        --------
-        >>> model = OpenSetRecognizer()
-        >>> model.learn_one({"a": 1.0, "b": None}, "left")
-        >>> model.signals.data_quality, model.signals.expected_recall
-        (1, None)
-        """
-        trained, stream, bad = self.value.trained, self.value.stream, self.value.counters["bad_rows"]
-        if trained is None or stream is None:
-            return Signals(data_quality=bad)
-        return stream.signals._replace(
-            data_quality=bad,
-            expected_recall=self.expected_recall,
-            recall_dropped=stream.called is not None and stream.called.dropped,
-            faulty_columns=faulty_columns(trained, stream),
-            changed_columns=changed_columns(trained, stream),
-            error_codes=error_codes(trained, stream),
-            frame=frame_text(trained, stream.frame),
-            dependence=dependence(trained, stream),
-        )
+        """Counts of novelty, drift, outliers and data faults, and the expected recall (:class:`.Signals`)."""
+        return signals_of(self.value)
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:
@@ -1048,46 +865,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
         The estimate comes from the reference instances and needs no label. It is ``None`` before the first decision
         and for a model without references.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal(size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> model.expected_recall.recall > 0.98
-        True
         """
         trained, stream = self.value.trained, self.value.stream
         return None if trained is None or stream is None else expected_recall(trained, stream)
-
-    @property
-    def menu(self) -> MenuSize:
-        """Present numbers of subclasses and concentrations. It is cheap enough for monitoring.
-
-        Raises
-        ------
-        NotTrained
-            If the training has not ended.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        >>> report = model.freeze()
-        >>> model.menu.emerging, model.menu.active
-        (0, 0)
-        >>> model.menu.references
-        200
-        """
-        trained, stream = self.value.running
-        references = references_of(trained, stream)
-        return stream.menu._replace(references=0 if references is None else len(references.group))
 
     def new_classes(self) -> NewClasses:
         """Group the emerging subclasses into candidate new classes, and estimate the number of new classes.
@@ -1100,44 +880,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         ------
         NotTrained
             If the model has not been trained.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for key, (a, b) in enumerate(rng.normal([15, 20], size=(64, 2))):
-        ...     model.learn_one({"a": a, "b": b}, key=key)
-        >>> found = model.new_classes()
-        >>> found.number, found.candidates[0].size, found.candidates[0].nearest_class
-        (1, 64, 'right')
         """
         if self.value.stream is None:
             raise NotTrained("there are no new classes before anything was learnt")
         found, self._measured = new_classes(self.value.stream, self._measured)
         return found
-
-    def emerged_statistics(self) -> dict[int, Statistics]:
-        """Return the statistics of each emerged subclass, by id.
-
-        They are statistics of whitened rows, so that recognizers that share a trained model can be compared
-        (:mod:`stream_osr.discovery.reconcile`). They include dormant and muted subclasses.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
-        >>> for a, b in rng.normal(size=(200, 2)):
-        ...     model.learn_one({"a": a, "b": b}, "left")
-        ...     model.learn_one({"a": a + 20, "b": b}, "right")
-        >>> for a, b in rng.normal([15, 20], size=(64, 2)):
-        ...     model.learn_one({"a": a, "b": b})
-        >>> [statistics.size.tolist() for statistics in model.emerged_statistics().values()]
-        [[64]]
-        """
-        return {} if self.value.stream is None else emerged_statistics(self.value.stream)
 
     def to_frame(self, *, library: Library = "pandas") -> Any:
         """Return the discovery table as a data frame, with one row for each subclass.
@@ -1190,12 +937,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         that were killed.
         """
         remove_unfinished(path)
-        write_archive(path, "recognizer", self.as_state())
+        write_archive(path, "recognizer", content_of(self, self.value))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a recognizer that :meth:`save` wrote. Loading executes no code from the file."""
-        return cls.from_state(read_archive(path, "recognizer", recognizer))
+        return restored(cls, read_archive(path, "recognizer", recognizer))
 
     def state_bytes(self) -> bytes:
         """Return the state without the trained part, for recognizers that share one trained model.
@@ -1213,20 +960,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If the recognizer is not trained yet.
         RefusedState
             If the state could not be read again.
-
-        Examples
-        --------
-        >>> model = OpenSetRecognizer(seed=1)
-        >>> for n in range(40):
-        ...     model.learn_one({"a": n % 7, "b": n % 5}, "left")
-        ...     model.learn_one({"a": 20 + n % 7, "b": n % 5}, "right")
-        >>> report = model.freeze()
-        >>> twin = OpenSetRecognizer.from_state_bytes(model.trained, model.state_bytes())
-        >>> twin.predict_proba_one({"a": 3, "b": 2}) == model.predict_proba_one({"a": 3, "b": 2})
-        True
         """
         trained = self.value.running[0]
-        return to_bytes(kind_over(trained), self.as_state(), Surroundings.of(trained))
+        return to_bytes(kind_over(trained), content_of(self, self.value), Surroundings.of(trained))
 
     @classmethod
     def from_state_bytes(cls, trained: TrainedModel, data: bytes, name: str = "the data") -> Self:
@@ -1246,47 +982,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         PersistenceError
             If the bytes are damaged, or belong to another trained model.
         """
-        state = from_bytes(data, kind_over(trained), recognizer, Surroundings.of(trained), name)
-        return cls.from_state(state)
-
-    def as_state(self) -> dict[str, Any]:
-        """Return the whole state as plain values and records, for an archive."""
-        its = self.value
-        state = {
-            "arguments": archived(self),
-            "counters": dict(its.counters),
-            "training": None if its.training is None else its.training.as_state(),
-            "trained": its.trained,
-            "stream": its.stream,
-            "buffer": [each._replace(row=np.array(each.row, dtype=float)) for each in its.buffer],
-            "evidence": its.evidence,
-            "decisions": list(its.decisions),
-            "events": list(its.events),
-        }
-        return state if its.unmet is None else {**state, "unmet": its.unmet.in_order()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make a recognizer from :meth:`as_state`, or from the same content of an archive, which has been checked."""
-        model = cls(**grouped(**state["arguments"]))
-        unmet, stream, trained = state.get("unmet"), state["stream"], state["trained"]
-        model.value = replace(
-            model.value,
-            training=None
-            if state["training"] is None
-            else TrainingSet.from_state(state["training"], model.value.parameters.markers),
-            trained=trained,
-            stream=stream and stream._replace(chains=with_densities(stream.chains, trained)),
-            buffer=list(state["buffer"]),
-            evidence=list(state["evidence"]),
-            counters=Counter(state["counters"]),
-            decisions=deque(state["decisions"]),
-            events=deque(state["events"]),
-            unmet=unmet and SchemaMismatch(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
-        )
-        if model.value.training is None and trained is not None:
-            trained.tell_unguarded()
-        return model
+        return restored(cls, from_bytes(data, kind_over(trained), recognizer, Surroundings.of(trained), name))
 
     def __copy__(self) -> OpenSetRecognizer:
         """Make an independent copy cheaply: both share everything that never changes."""

@@ -8,11 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from river.utils.dataframe import into_frame
 
-from stream_osr.config import Arguments, Label, documented, plain, regrouped
+from stream_osr.config import Arguments, documented, plain, regrouped
 from stream_osr.decision import Decisions
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, MissingExtra
 from stream_osr.instances.labels import clean_label, label_array
-from stream_osr.instances.missing import is_missing, without_mask
+from stream_osr.instances.missing_values import is_missing, without_mask
+from stream_osr.parameters import Label
 from stream_osr.printable_text import typed
 from stream_osr.recognizer import OpenSetRecognizer
 

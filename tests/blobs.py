@@ -18,7 +18,7 @@ from stream_osr.archive.checks import check_records
 from stream_osr.archive.record import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
-from stream_osr.model.franchise import CLOSED, Franchise
+from stream_osr.model.restaurants import CLOSED, Franchise
 from stream_osr.stream import Stream
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.recent_instances import as_batches

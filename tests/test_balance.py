@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.trust import balance, levels
+from stream_osr.trust import density_levels, known_shares, reference_counts
 from tests.blobs import further
 from tests.oracles import balance as oracle
 from tests.tiers import examples
@@ -24,12 +24,12 @@ def shares_of(counts, distinct=500, classes=EVEN, *, kappa=np.nan, before=None, 
     spread = np.ones((len(classes), counts.stream.shape[1])) if spread is None else spread
     before = np.full(len(counts.stream) - len(classes) - 1, -1.0) if before is None else before
     due = np.isnan(kappa) if due is None else due
-    return balance.cell_shares(counts, classes, np.full(len(classes), distinct), spread, kappa, before, due)
+    return known_shares.cell_shares(counts, classes, np.full(len(classes), distinct), spread, kappa, before, due)
 
 
 def known_share(stream: float, taken: float, per_reference: float, before: float) -> tuple[float, float]:
     """Posterior mean of the known share of a cell, and the log evidence."""
-    return balance.known_share(np.empty((2, len(balance.T_GRID))), stream, taken, per_reference, before)
+    return known_shares.known_share(np.empty((2, len(known_shares.T_GRID))), stream, taken, per_reference, before)
 
 
 def share(stream: float, taken: float, per_reference: float = 1.0, before: float = 0.5) -> float:
@@ -39,13 +39,13 @@ def share(stream: float, taken: float, per_reference: float = 1.0, before: float
 def drawn_counts(n: int, kappa: float, fresh: np.ndarray, references: int, seed: object, rates=RATES, classes=EVEN):
     """Counts of a stream whose known instances fall into the cells at ``rates`` (J, C), the new ones at ``fresh``."""
     rng, (n_classes, count) = np.random.default_rng(seed), rates.shape
-    stream, taken = np.zeros((count, levels.N_LEVELS)), np.zeros((n_classes, count, levels.N_LEVELS))
+    stream, taken = np.zeros((count, density_levels.N_LEVELS)), np.zeros((n_classes, count, density_levels.N_LEVELS))
     stream[:, -1] = rng.multinomial(round(n * kappa), classes @ rates)
     stream[:, -1] += rng.multinomial(n - round(n * kappa), fresh)
     for j in range(n_classes):
         taken[j, :, -1] = rng.multinomial(references, rates[j])
     total = np.full((n_classes, count), float(references))
-    return balance.ReferenceCounts(stream, np.full(count, float(n)), taken, total, n * kappa * classes)
+    return reference_counts.ReferenceCounts(stream, np.full(count, float(n)), taken, total, n * kappa * classes)
 
 
 def test_search_for_kappa_from_any_estimate_ends_at_the_same_value() -> None:
@@ -63,11 +63,11 @@ def test_known_share_is_the_posterior_mean_by_numerical_integration() -> None:
     many = [((1400.0, 1000.0, 0.3, 0.5), 0.01, 1.0), ((700.0, 500.0, 0.5, 0.5), 0.01, 1.0)]
     for arguments, of_mean, of_evidence in few + many:
         mean, evidence = known_share(*arguments)
-        exact, log_evidence = oracle.known_share(*arguments, balance.MIXED)
+        exact, log_evidence = oracle.known_share(*arguments, known_shares.MIXED)
         assert mean == pytest.approx(exact, abs=of_mean), arguments
         assert evidence == pytest.approx(log_evidence, abs=of_evidence), arguments
-    for before in (balance.EXTREME, 0.1, 0.9, 1.0 - balance.EXTREME):
-        prior = 0.5 * balance.MIXED + (1.0 - balance.MIXED) * before
+    for before in (known_shares.EXTREME, 0.1, 0.9, 1.0 - known_shares.EXTREME):
+        prior = 0.5 * known_shares.MIXED + (1.0 - known_shares.MIXED) * before
         assert share(0.0, 0.0, before=before) == pytest.approx(prior, abs=0.01), "nothing was seen"
 
 
@@ -78,17 +78,19 @@ def test_class_shares_are_the_mode_of_their_posterior(seed: int) -> None:
     confusion = 0.7 * np.eye(n_classes) + 0.3 * rng.dirichlet(np.ones(n_classes), size=n_classes)
     trained = rng.dirichlet(5.0 * np.ones(n_classes))
     votes = rng.gamma(1.0, 100.0, size=n_classes)
-    found = balance.class_shares(votes, confusion, trained, rng.dirichlet(np.ones(n_classes)))
+    found = known_shares.class_shares(votes, confusion, trained, rng.dirichlet(np.ones(n_classes)))
     assert found.sum() == pytest.approx(1)
     np.testing.assert_allclose(
-        found, oracle.class_shares(votes, confusion, trained, balance.PRIOR_SHARES), atol=0.005
+        found, oracle.class_shares(votes, confusion, trained, known_shares.PRIOR_SHARES), atol=0.005
     )
 
 
 def test_class_shares_that_nothing_has_come_for_are_those_of_training() -> None:
     trained = np.array([0.2, 0.3, 0.5])
-    np.testing.assert_allclose(balance.class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained, trained), trained)
-    blurred = balance.class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained, trained)
+    np.testing.assert_allclose(
+        known_shares.class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained, trained), trained
+    )
+    blurred = known_shares.class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained, trained)
     np.testing.assert_allclose(blurred, trained, atol=1e-6, err_msg="votes that tell nothing change nothing")
 
 
@@ -136,12 +138,12 @@ def test_a_recent_estimate_is_used_as_it_is() -> None:
 
 
 def test_empty_counts_say_nothing() -> None:
-    cells = (4, levels.N_LEVELS)
-    shares = shares_of(balance.ReferenceCounts(*map(np.zeros, (cells, 4, (2, *cells), (2, 4), 2))), 100)
+    cells = (4, density_levels.N_LEVELS)
+    shares = shares_of(reference_counts.ReferenceCounts(*map(np.zeros, (cells, 4, (2, *cells), (2, 4), 2))), 100)
     assert np.isfinite(shares.known).all()
     np.testing.assert_array_equal(shares.known[:2], 1.0)
     np.testing.assert_allclose(shares.known[2:, 1:], 0.5)
-    np.testing.assert_allclose(shares.known[2:, 0], balance.EXTREME, err_msg="beyond all references: new")
+    np.testing.assert_allclose(shares.known[2:, 0], known_shares.EXTREME, err_msg="beyond all references: new")
     np.testing.assert_allclose(shares.owner, 0.5)
 
 
@@ -149,16 +151,22 @@ def test_levels_hold_their_shares_of_the_references_and_are_left_out_where_those
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(4), 400)
     score = rng.normal(size=1600)
-    bounds = levels.level_bounds(score, group, levels.references_below(score[:, None].repeat(4, axis=1), group))
+    bounds = density_levels.level_bounds(
+        score, group, density_levels.references_below(score[:, None].repeat(4, axis=1), group)
+    )
     below = np.searchsorted(bounds, score)
     np.testing.assert_allclose(
-        np.bincount(below, minlength=levels.N_LEVELS) / 1600, [0, *np.diff([0, *levels.LEVELS, 1])], atol=2e-3
+        np.bincount(below, minlength=density_levels.N_LEVELS) / 1600,
+        [0, *np.diff([0, *density_levels.LEVELS, 1])],
+        atol=2e-3,
     )
     assert np.searchsorted(bounds, -12.0) == 0, "beyond all references"
-    few = levels.level_bounds(score[:40], np.repeat(np.arange(4), 10), np.outer(np.full(4, 10), levels.LEVELS))
+    few = density_levels.level_bounds(
+        score[:40], np.repeat(np.arange(4), 10), np.outer(np.full(4, 10), density_levels.LEVELS)
+    )
     assert (few[:4] == few[0]).all()
     assert few[4] > few[0]
-    alone = levels.level_bounds(score[:4], np.arange(4), np.outer(np.ones(4), levels.LEVELS))
+    alone = density_levels.level_bounds(score[:4], np.arange(4), np.outer(np.ones(4), density_levels.LEVELS))
     assert (alone == alone[0]).all(), "one of each class"
     assert alone[0] < score[:4].min()
 
@@ -168,20 +176,20 @@ def test_levels_hold_their_shares_of_what_weighted_references_stand_for() -> Non
     whole = np.sort(rng.normal(size=8000))
     drawn = np.concatenate([rng.permutation(whole[:400])[:200], rng.permutation(whole[400:])[:200]])
     weight, group = np.repeat([0.1, 1.9], 200), np.zeros(400, int)
-    below = levels.references_below(drawn[:, None], group, weight)
+    below = density_levels.references_below(drawn[:, None], group, weight)
     np.testing.assert_allclose(below[0, :2], [40, 200], atol=1)
-    bounds = levels.level_bounds(drawn, group, below, weight)
+    bounds = density_levels.level_bounds(drawn, group, below, weight)
     passed = (whole < bounds[1:, None]).mean(axis=1)
-    np.testing.assert_allclose(passed[:2], levels.LEVELS[:2], atol=2e-3)
-    np.testing.assert_allclose(passed, levels.LEVELS, atol=0.05)
+    np.testing.assert_allclose(passed[:2], density_levels.LEVELS[:2], atol=2e-3)
+    np.testing.assert_allclose(passed, density_levels.LEVELS, atol=0.05)
     assert bounds[0] < whole.min()
 
 
 def test_references_that_weigh_little_stand_for_few_instances() -> None:
-    stream, taken = np.zeros((2, levels.N_LEVELS)), np.zeros((1, 2, levels.N_LEVELS))
+    stream, taken = np.zeros((2, density_levels.N_LEVELS)), np.zeros((1, 2, density_levels.N_LEVELS))
     stream[1, 1], taken[0, 1, 1] = 40.0, 4.0
-    counts = balance.ReferenceCounts(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
-    one = np.ones((1, levels.N_LEVELS))
+    counts = reference_counts.ReferenceCounts(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
+    one = np.ones((1, density_levels.N_LEVELS))
     plain, equal, light = (
         shares_of(counts, 100, np.ones(1), kappa=1.0, spread=spread).known[1, 1] for spread in (None, one, 0.1 * one)
     )
@@ -196,7 +204,7 @@ def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     for weight in (rng.random(10), np.ones(10)):
         count = np.bincount(group, weight)
         total = np.array([weight[group == j] @ log_density[group == j, j] for j in range(3)])
-        near, found = levels.nearest(log_density, count, total, group, weight)
+        near, found = density_levels.nearest(log_density, count, total, group, weight)
         for i in range(10):
             excess = np.full(3, -np.inf)
             for j in range(3):
@@ -206,24 +214,24 @@ def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
             assert found[i] == pytest.approx(excess.max())
             assert near[i] == excess.argmax()
     expected = (fresh - total / count).max(axis=1)
-    np.testing.assert_allclose(levels.nearest(fresh, count, total)[1], expected)
-    nothing = levels.nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
+    np.testing.assert_allclose(density_levels.nearest(fresh, count, total)[1], expected)
+    nothing = density_levels.nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
     assert np.isneginf(nothing).all()
-    bounds = np.sort(rng.normal(size=levels.N_LEVELS - 1))
-    enough = np.full((3, len(levels.LEVELS)), levels.LEAST_BELOW)
-    found = levels.levels_of(fresh, count, total, bounds, enough)
+    bounds = np.sort(rng.normal(size=density_levels.N_LEVELS - 1))
+    enough = np.full((3, len(density_levels.LEVELS)), density_levels.LEAST_BELOW)
+    found = density_levels.levels_of(fresh, count, total, bounds, enough)
     np.testing.assert_array_equal(found, np.searchsorted(bounds, expected))
 
 
 def test_levels_near_a_class_of_few_references_are_as_coarse_as_these_allow() -> None:
     count, total, bounds = np.array([1000.0, 20.0, 5.0]), np.zeros(3), np.arange(-4.0, 1.0)
-    below = levels.references_below(np.zeros((1025, 3)), np.repeat(np.arange(3), [1000, 20, 5]))
+    below = density_levels.references_below(np.zeros((1025, 3)), np.repeat(np.arange(3), [1000, 20, 5]))
 
     def levels_at(scores: list[float], j: int, group: int | None = None) -> list[int]:
         log_density = np.full((len(scores), 3), -99.0)
         log_density[:, j] = scores
         own = None if group is None else np.full(len(scores), group)
-        return levels.levels_of(log_density, count, total, bounds, below, own).tolist()
+        return density_levels.levels_of(log_density, count, total, bounds, below, own).tolist()
 
     every = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.5]
     assert levels_at(every, 0) == [0, 1, 2, 3, 4, 5]
@@ -248,12 +256,18 @@ def test_references_and_instances_are_counted(
 ) -> None:
     rng = np.random.default_rng(seed)
     count = n_classes + emerging + 1
-    shapes = (count, levels.N_LEVELS), (count,), (n_classes, count, levels.N_LEVELS), (n_classes, count), (n_classes,)
-    counts = balance.ReferenceCounts(*(rng.random(shape) for shape in shapes))
-    before = balance.ReferenceCounts(*(each.copy() for each in counts))
-    expected = balance.ReferenceCounts(*(fade * each for each in counts))
+    shapes = (
+        (count, density_levels.N_LEVELS),
+        (count,),
+        (n_classes, count, density_levels.N_LEVELS),
+        (n_classes, count),
+        (n_classes,),
+    )
+    counts = reference_counts.ReferenceCounts(*(rng.random(shape) for shape in shapes))
+    before = reference_counts.ReferenceCounts(*(each.copy() for each in counts))
+    expected = reference_counts.ReferenceCounts(*(fade * each for each in counts))
     cells = rng.dirichlet(np.ones(count), size=references + n + others)
-    level, group = rng.integers(levels.N_LEVELS, size=len(cells)), rng.integers(n_classes, size=references)
+    level, group = rng.integers(density_levels.N_LEVELS, size=len(cells)), rng.integers(n_classes, size=references)
     weight = rng.random(references)
     for i in range(references):
         expected.taken[group[i], :, level[i]] += weight[i] * cells[i]
@@ -261,7 +275,7 @@ def test_references_and_instances_are_counted(
     for i in range(references, references + n):
         expected.stream[:, level[i]] += cells[i]
         expected.seen[:] += 1.0
-    found = balance.counted(counts, cells, level, group, weight, n, fade)
+    found = reference_counts.counted(counts, cells, level, group, weight, n, fade)
     for one, right, argument, was in zip(found, expected, counts, before, strict=True):
         np.testing.assert_allclose(one, right, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(argument, was, "the argument stays as it is")

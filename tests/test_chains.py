@@ -11,11 +11,12 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.model import step as sampler
-from stream_osr.model.whitening import whiten
+from stream_osr.model import sampler as sampler
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.trust.prior_odds import shift_odds
 from tests.blobs import KNOWN, bits, check_stream, ended, fitted, further, stream_part
+from tests.model.immediate import immediate
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200
@@ -72,7 +73,7 @@ def test_immediate_probabilities_are_means_too(unguarded, learn):
     values = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
     rows = whiten(unguarded.whitening, values)
     cache = PredictiveCache(unguarded, model.value.stream, model.value.parameters)
-    each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
+    each = [immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
     expected = shift_odds(model.value.stream.odds, np.mean(each, axis=0))
     np.testing.assert_allclose(cache.probabilities(values), expected, rtol=1e-7, atol=1e-9)
     assert cache.probabilities(values[:0]).shape == (0, 3)

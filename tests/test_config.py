@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from stream_osr import Input, Limits, ModelOptions, OpenSetRecognizer
-from stream_osr.config import REPRODUCTION, Parameters, archived, grouped, parameters, plain
+from stream_osr.config import REPRODUCTION, archived, grouped, plain
 from stream_osr.errors import InvalidParameter
+from stream_osr.parameters import Parameters, parameters
 
 
 @pytest.fixture(params=["recognizer", "classifier"])

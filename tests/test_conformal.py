@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped, parameters
-from stream_osr.trust.references import References, call_known, choose_references, plausible
+from stream_osr.config import grouped
+from stream_osr.parameters import parameters
+from stream_osr.trust.false_unknown_bound import call_known, plausible
+from stream_osr.trust.references import References, choose_references
 from tests.blobs import ended, further
 
 SETTINGS: dict[str, Any] = {"training_sweeps": 5, "chains": 2, "references": 2000}

@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter, NotTrained
-from stream_osr.model import contributions
+from stream_osr.model import log_odds_parts
 from stream_osr_connectors.files import open_sink, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import FileRun, Sinks
@@ -59,8 +59,8 @@ def test_of_features_in_one_direction_the_one_far_from_the_mean_is_first() -> No
     shape, two = np.array([[0.0, 0.0], [5.0, 5.0], [0.0, 0.0]]), np.arange(2)
     fixed = forms, shape, np.zeros((2, 0)), np.ones((3, 1)), np.tile(forms[:, :1, 0], 3), two, two[:1]
     row, sides = np.array([[4.0, 1.0]]), np.array([[True, False]])
-    query = contributions.QueryForms(row, np.zeros((1, 0), int), *fixed, np.array([[0.5, 3.0, 0.5]]), shape[:, :0].T)
-    parts = contributions.split_log_odds(query, sides, ~sides, np.zeros((1, 2)))
+    query = log_odds_parts.QueryForms(row, np.zeros((1, 0), int), *fixed, np.array([[0.5, 3.0, 0.5]]), shape[:, :0].T)
+    parts = log_odds_parts.split_log_odds(query, sides, ~sides, np.zeros((1, 2)))
     assert parts.order.tolist() == [[1, -1, -1]]
     assert parts.contributions[0, 1] > 1.0
     assert np.flatnonzero(parts.contributions[0]).tolist() == [1]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
-from stream_osr.config import Parameters
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import Parameters
 from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.late_labels import Evidence, learn_evidence

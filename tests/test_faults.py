@@ -11,7 +11,7 @@ import pytest
 from numpy.random import Generator
 
 from stream_osr import ColumnFailed, Decision, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
-from stream_osr.discovery import data_quality
+from stream_osr.discovery import data_quality, repeated_rows
 from tests.blobs import ended, further, learn_all
 
 NAMES = tuple(f"x{at}" for at in range(6))
@@ -181,11 +181,11 @@ def test_rows_that_repeat_wholly_and_single_ones_far_off_are_no_fault_of_columns
 
 def test_in_a_table_whose_rows_repeat_all_count(rng: Generator) -> None:
     group = rng.integers(2, size=TRAINING)
-    assert data_quality.usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (4, 13)
-    assert data_quality.usual_copies(rng.integers(2, size=(TRAINING, 2)).astype(float), group)[1:] == (0, 0)
+    assert repeated_rows.usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (4, 13)
+    assert repeated_rows.usual_copies(rng.integers(2, size=(TRAINING, 2)).astype(float), group)[1:] == (0, 0)
     ordered = rng.normal(size=(TRAINING, 4))
     ordered[100:120] = ordered[100]
-    assert data_quality.usual_copies(ordered, group).once == 41
+    assert repeated_rows.usual_copies(ordered, group).once == 41
 
 
 # The recognizer: three classes of six features.
@@ -258,12 +258,12 @@ def test_predictions_between_batches_leave_out_what_a_column_says_that_fails(tra
     X, y = problem(1, 640)
     X[400:, 4] = 0.0
     model = streamed(trained, X)[0]
-    before = model.as_state()["stream"]
+    before = model.value.stream
     row = dict(zip(NAMES, X[-1].tolist(), strict=True))
     assert model.predict_one(row) == f"class {y[-1]}"
     assert model.predict_proba_one(row) == model.predict_proba_one({**row, "x4": None})
     assert model.predict_proba_one({**row, "x4": 20.0}) != model.predict_proba_one({**row, "x4": None})
-    assert model.as_state()["stream"] is before
+    assert model.value.stream is before
 
 
 def test_a_new_class_with_a_constant_column_is_not_hidden(trained: Any) -> None:
@@ -334,6 +334,6 @@ def test_a_saved_stream_goes_on_with_its_faults(trained: Any, tmp_path: Path) ->
 def test_the_window_is_bounded(trained: Any) -> None:
     X, _ = problem(1, 640)
     X[::2] = X[0]
-    stream = streamed(trained, X)[0].as_state()["stream"]
-    assert len(stream.faults.rows) == data_quality.WINDOW
+    stream = streamed(trained, X)[0].value.stream
+    assert len(stream.faults.rows) == repeated_rows.WINDOW
     assert len(stream.faults.copies) == 1

@@ -12,7 +12,8 @@ import pytest
 
 from stream_osr.errors import InvalidFeature
 from stream_osr.instances.entries import LARGEST, number_of
-from stream_osr.instances.features import Features, column_values, frame_rows
+from stream_osr.instances.features import Features
+from stream_osr.instances.tables import column_values, frame_rows
 
 
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():

@@ -13,12 +13,12 @@ import pytest
 from stream_osr import Input, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance
 from stream_osr.instances.features import Features
-from stream_osr.model import whitening
+from stream_osr.model.feature_space import whitening
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.training import seat_by_groups
-from stream_osr.model.whitening import whiten
 from stream_osr.training.training_set import TrainingSet
-from stream_osr.trust import references as trust
+from stream_osr.trust import unseen_densities
 from stream_osr.trust.recall import promise
 from tests.oracles import balance as oracle
 from tests.oracles import niw
@@ -52,7 +52,7 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_groups() -> None:
     seating = seat_by_groups(homogeneous(whiten(space, X)), group, dish, training.prior, exclusive=True)
     seating.franchise.alpha[:] = 3.0
     training, prior = training._replace(seating=seating), training.prior
-    found = trust.unseen_densities(X, group, SMALL, space, [training], [left_out], units=units)[0]
+    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out], units=units)[0]
     base = niw.Full(2, prior.psi * prior.spread, prior.nu, prior.beta)
     whole = np.linalg.slogdet(space.forward)[1]
     for unit in range(3):
@@ -63,21 +63,21 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_groups() -> None:
 
 def test_many_groups_are_whole_in_ten_folds_of_similar_size() -> None:
     units = np.repeat(np.arange(23), np.arange(23) % 5 + 1)
-    fold = trust._units_apart(np.zeros(len(units), int), units, np.full(len(units), -7))
+    fold = unseen_densities._units_apart(np.zeros(len(units), int), units, np.full(len(units), -7))
     assert set(fold) == set(range(10))
     assert all(len(set(fold[units == unit])) == 1 for unit in range(23))
     assert np.ptp(np.bincount(fold)) <= 2
-    assert (trust._units_apart(np.zeros(6, int), np.arange(6), np.zeros(6, int)) == np.arange(6)).all()
+    assert (unseen_densities._units_apart(np.zeros(6, int), np.arange(6), np.zeros(6, int)) == np.arange(6)).all()
 
 
 def test_a_class_keeps_instances_without_each_fold() -> None:
     units = np.repeat(np.arange(20), 2)
-    whole = trust._units_apart(np.zeros(40, int), units, np.full(40, -7))
+    whole = unseen_densities._units_apart(np.zeros(40, int), units, np.full(40, -7))
     together = np.flatnonzero(whole == whole[0])  # two groups
     group = np.zeros(40, int)
     group[together] = 1
     group[(units == units[~np.isin(np.arange(40), together)][0])] = 2  # one group
-    fold = trust._units_apart(group, units, np.full(40, -7))
+    fold = unseen_densities._units_apart(group, units, np.full(40, -7))
     assert len(set(fold[together])) == len(set(units[together])) == 2
     assert (fold[group == 2] == -7).all()
 

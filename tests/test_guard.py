@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
-from stream_osr.model.known import log_class_densities
-from stream_osr.model.responsibilities import query_rows, responsibilities_of
+from stream_osr.model.known import log_class_densities, log_new
+from stream_osr.model.responsibilities import QueryDensities, query_rows, weigh
 from stream_osr.stream import reference_check as check
+from stream_osr.stream import subclass_owners
 from stream_osr.stream.chain import IdentityChanges, ReferenceCheck, SplitOff, follow_identities
-from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, votes
-from stream_osr.trust.levels import N_LEVELS
+from stream_osr.trust.balance import balance, votes
+from stream_osr.trust.density_levels import N_LEVELS
+from stream_osr.trust.known_shares import KnownShares
+from stream_osr.trust.reference_counts import ReferenceCounts
 from tests.blobs import check_stream, drained, ended, fitted, learn_all, menu_weights, stream_part
 from tests.oracles import balance as oracle
 from tests.oracles import niw
@@ -77,9 +80,11 @@ def test_cells_are_those_of_equation_10_without_the_row_itself() -> None:
     log_known = log_class_densities(known, chain.frozen, window.rows)[0]
     subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
     who = query_rows(rows, known.prior)
-    found = responsibilities_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
+    fresh, nobody = log_new(known, who.rows), np.full(len(log_known), -1)
+    found = weigh(state, who, QueryDensities(log_known, fresh, subclass, window.weight), known.prior)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    as_references = responsibilities_of(known, state, who, log_known)
+    nothing = np.zeros(len(log_known))
+    as_references = weigh(state, who, QueryDensities(log_known, fresh, nobody, nothing), known.prior)
     alone = dish >= n_classes
     alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
     assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"
@@ -197,14 +202,16 @@ def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
 
 def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
     guard = counted([3, 5, 9, 11])
-    stream = np.eye(N_LEVELS)[[3] * 7] * check.MANY
+    stream = np.eye(N_LEVELS)[[3] * 7] * subclass_owners.LEAST_INSTANCES
     stream[3] *= 0.9
-    counts = guard.counts._replace(stream=stream, seen=np.full(7, 4.0 * check.MANY))
-    guard = guard._replace(counts=counts, known=np.array([check.MOSTLY_NEW, 0.0, check.MOSTLY_NEW + 0.01, -1.0]))
-    few = np.full(2, 2.0 * check.EXPECTED)
-    np.testing.assert_array_equal(check.mostly_new(guard, few), [3])
+    counts = guard.counts._replace(stream=stream, seen=np.full(7, 4.0 * subclass_owners.LEAST_INSTANCES))
+    guard = guard._replace(
+        counts=counts, known=np.array([subclass_owners.MOST_KNOWN, 0.0, subclass_owners.MOST_KNOWN + 0.01, -1.0])
+    )
+    few = np.full(2, 2.0 * subclass_owners.LEAST_REFERENCES)
+    np.testing.assert_array_equal(subclass_owners.mostly_new(guard, few), [3])
     few[1] -= 1.0
-    assert not len(check.mostly_new(guard, few)), "of a class with so few references none may have come"
+    assert not len(subclass_owners.mostly_new(guard, few)), "of a class with so few references none may have come"
 
 
 @examples(40)
@@ -219,9 +226,9 @@ def test_every_cell_takes_its_own_counts_along(
     seed: int, before: int, n_classes: int, known: list[int], now: list[int]
 ) -> None:
     guard = counted(known, before, seed)
-    after = check.fit_check(guard, np.array(now, int), n_classes)
+    after = subclass_owners.fit_check(guard, np.array(now, int), n_classes)
     check_fits(after, n_classes)
-    assert check.fit_check(after, after.ids, n_classes) is after
+    assert subclass_owners.fit_check(after, after.ids, n_classes) is after
     assert after.shares.classes.sum() == pytest.approx(1)
     came = np.array([known.index(key) if key in known else -1 for key in now], int)
     classes = np.array([j if j < before else -1 for j in range(n_classes)])
@@ -235,8 +242,8 @@ def test_every_cell_takes_its_own_counts_along(
         np.testing.assert_array_equal(found, right)
     np.testing.assert_array_equal(after.shares.known[:n_classes], 1.0)
     np.testing.assert_array_equal(after.shares.known[n_classes:], guard.shares.known[cells[n_classes:]])
-    owner = np.append(guard.owner, check.NOBODY)[came]
-    np.testing.assert_array_equal(after.owner, np.where(owner < n_classes, owner, check.NOBODY))
+    owner = np.append(guard.owner, subclass_owners.NOBODY)[came]
+    np.testing.assert_array_equal(after.owner, np.where(owner < n_classes, owner, subclass_owners.NOBODY))
     np.testing.assert_array_equal(after.known, np.append(guard.known, -1.0)[came])
 
 
@@ -252,7 +259,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
     np.testing.assert_allclose(after.counts.stream[2], before[2] + before[4])
     np.testing.assert_allclose(after.counts.taken[:, 2], guard.counts.taken[:, 2] + guard.counts.taken[:, 4])
     assert 12 not in after.ids
-    settled = check.fit_check(after, np.array([10, 11]), 2)
+    settled = subclass_owners.fit_check(after, np.array([10, 11]), 2)
     check_fits(settled, 2)
     np.testing.assert_allclose(settled.counts.stream[2], before[2] + before[4])
     moved = follow_identities(guard, IdentityChanges({12: 9}))
@@ -276,21 +283,21 @@ def test_parts_share_what_was_counted_of_the_whole() -> None:
 
 
 def test_an_owner_is_kept_until_most_is_new() -> None:
-    much, little = 2 * check.LEAST_SUPPORT, 0.5 * check.LEAST_SUPPORT
+    much, little = 2 * subclass_owners.LEAST_SUPPORT, 0.5 * subclass_owners.LEAST_SUPPORT
     for known, support, before, expected in (
-        (0.6, much, check.NOBODY, 1),
-        (0.45, much, check.NOBODY, check.NOBODY),
+        (0.6, much, subclass_owners.NOBODY, 1),
+        (0.45, much, subclass_owners.NOBODY, subclass_owners.NOBODY),
         (0.45, much, 0, 1),  # it keeps one
-        (0.35, much, 0, check.NOBODY),
+        (0.35, much, 0, subclass_owners.NOBODY),
         (0.1, little, 0, 0),  # of few instances nothing is concluded
-        (0.9, little, check.NOBODY, check.NOBODY),
+        (0.9, little, subclass_owners.NOBODY, subclass_owners.NOBODY),
         (0.9, 0.0, 0, 0),
     ):
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
         shares = KnownShares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
-        owner, part = check.owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
-        assert part == pytest.approx(known if support >= check.LEAST_SUPPORT else 0.7)
+        owner, part = subclass_owners.owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
+        assert part == pytest.approx(known if support >= subclass_owners.LEAST_SUPPORT else 0.7)
         assert owner.tolist() == [expected], (known, support, before)
 
 
@@ -309,7 +316,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(running: OpenSetRecognizer) 
         guard = guard_of(running, number)
         before = np.isin(guard.ids, ids[number])
         assert before.any()
-        assert (guard.counts.stream[2:-1].sum(axis=1)[before] < check.LEAST_SUPPORT).all()
+        assert (guard.counts.stream[2:-1].sum(axis=1)[before] < subclass_owners.LEAST_SUPPORT).all()
         assert (guard.owner[before] == 1).all()
         state = running.value.stream.chains[number].state
         theirs = np.isin(state.franchise.table_dish, 2 + np.flatnonzero(np.isin(state.ids, guard.ids[before])))

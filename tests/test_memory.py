@@ -7,21 +7,21 @@ import logging
 import numpy as np
 import pytest
 
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.instances.features import Features
-from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.dish_statistics import empty_dishes
+from stream_osr.model.feature_space.subspace import MOST
 from stream_osr.model.prior import make_prior
-from stream_osr.model.subspace import MOST
-from stream_osr.support.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.parameters import Parameters
+from stream_osr.support.memory import HOLDERS, least_bytes, physical_bytes, warn_of_memory
 from stream_osr.training.trained import train_model
 
 
 def test_a_large_need_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "stream_osr"):
-        tell_of_memory(30, 30, 10, 4)
+        warn_of_memory(30, 30, 10, 4)
         assert not caplog.records
-        tell_of_memory(1500, 1500, 10, 4)
+        warn_of_memory(1500, 1500, 10, 4)
     (record,) = caplog.records
     assert "1500 features" in record.message
     assert "GiB: pca=0.99" in record.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.trust.references import LEAST, mislabelled
+from stream_osr.trust.mislabelled import LEAST, mislabelled
 from tests.blobs import ended
 
 

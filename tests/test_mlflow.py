@@ -114,7 +114,7 @@ def test_another_process_decides_the_same(model: OpenSetRecognizer, rows: pd.Dat
 def test_predictions_change_nothing(model: OpenSetRecognizer, rows: pd.DataFrame, tmp_path: Path) -> None:
     save_model(model, tmp_path / "model")
     again = load_model(str(tmp_path / "model"))
-    assert bits(archived(again.as_state()["stream"])) == bits(archived(model.as_state()["stream"]))
+    assert bits(archived(again.value.stream)) == bits(archived(model.value.stream))
     assert again.pending == model.pending > 0
     stored = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     first = stored.predict(rows), stored.predict(rows, params={"stream": True})

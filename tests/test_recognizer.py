@@ -48,9 +48,11 @@ def test_before_anything_is_learnt_there_is_no_prediction():
     assert drained(model) == ([], [])
     model.flush()
     arguments = {"learn_label": ("key", "left"), "promote": ([1], "x"), "mute": ([1],)}
-    for name in ("summary", "freeze", "undo", "accept_frame", "trained", "menu", *arguments):
+    for name in ("summary", "freeze", "undo", "accept_frame", "trained", *arguments):
         with pytest.raises(NotTrained):
             getattr(model, name)(*arguments.get(name, ()))
+    with pytest.raises(NotTrained):
+        _ = model.value.menu
 
 
 def test_provisional_predictions_are_good_between_retrainings():
@@ -375,14 +377,18 @@ def test_labelled_instances_count_from_the_next_batch_on_and_open_classes(traine
 
 def test_the_menu_counts_what_the_summary_lists(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=100, seed=3)
-    assert model.menu[:3] == (len({key for group in model.summary().known for key, _ in group.subclasses}), 0, 0)
-    before = model.menu.alpha0
+    assert model.value.menu[:3] == (
+        len({key for group in model.summary().known for key, _ in group.subclasses}),
+        0,
+        0,
+    )
+    before = model.value.menu.alpha0
     play(model, stream_part(400))
     summary = model.summary()
-    assert model.menu.emerging == len(summary.emerging)
-    assert model.menu.active == sum(emerged for _, _, emerged in summary.emerging) == 1
-    assert model.menu.alpha0 not in (0, before)
-    assert model.menu.gamma > 0
+    assert model.value.menu.emerging == len(summary.emerging)
+    assert model.value.menu.active == sum(emerged for _, _, emerged in summary.emerging) == 1
+    assert model.value.menu.alpha0 not in (0, before)
+    assert model.value.menu.gamma > 0
 
 
 def test_the_report_counts_the_subclasses_that_the_summary_lists() -> None:

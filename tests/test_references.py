@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters, grouped
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.model import whitening
+from stream_osr.model.feature_space import whitening
+from stream_osr.model.feature_space.whitening import Whitening, fit_whitening, whiten
 from stream_osr.model.known import N_RANKS, log_densities
 from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.training import Training, seat_by_groups, summarize, train
-from stream_osr.model.whitening import Whitening, fit_whitening, whiten
+from stream_osr.parameters import Parameters
 from stream_osr.trust import references as trust
+from stream_osr.trust import unseen_densities
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -61,10 +63,10 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_folds(d: int) -> Non
     seating = seat_by_groups(rows, group, dish, training.prior, exclusive=True)
     seating.franchise.alpha[:] = 3.0
     training = training._replace(seating=seating)
-    found = trust.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
     prior = training.prior
     base = niw.Full(d, prior.psi * prior.spread, prior.nu, prior.beta)
-    fold = trust._folds(group, SMALL.seed)
+    fold = unseen_densities._folds(group, SMALL.seed)
     whole = np.linalg.slogdet(space.forward)[1]  # densities are stated in the model's own coordinates
     for number in (0, 3, 9):
         held = fold == number
@@ -76,7 +78,7 @@ def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> 
     X, group = problem(9)
     X, group = np.vstack([X, [[500.0, -300.0]]]), np.append(group, 3)
     space, training, left_out = trained_on(X, group)
-    found = trust.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
     assert np.isneginf(found[-1, 3])
     assert np.isfinite(found[np.arange(27), group[:27]]).all()
     references = trust.choose_references(whiten(space, X), group, [found], SMALL)
@@ -84,14 +86,14 @@ def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> 
 
 
 def test_where_there_are_plenty_an_instance_alone_is_left_out_and_it_makes_no_difference() -> None:
-    enough = int(trust.PLENTY) * 2
+    enough = int(unseen_densities.PLENTY) * 2
     X, group = problem(enough)
     space, training, left_out = trained_on(X, group, broad=True)
-    assert (trust.unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
+    assert (unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
     X, group = problem(enough // 3)
     space, training, left_out = trained_on(X, group, broad=True)
     parameters = SMALL.model_copy(update={"background_component": True})
-    by_fold = trust.unseen_densities(X, group, parameters, space, [training], [left_out])[0]
+    by_fold = unseen_densities.unseen_densities(X, group, parameters, space, [training], [left_out])[0]
     assert (by_fold != left_out).any()
     own = np.arange(len(X)), group
     assert abs(np.median(by_fold[own] - left_out[own])) < 0.1
@@ -154,7 +156,7 @@ def test_ranks_are_quantiles_of_the_densities_of_unseen_instances() -> None:
     known = summarize(training, SMALL.epsilon)[0]
     log_density = np.random.default_rng(0).normal(size=(60, 3))
     log_density[5, 0] = -np.inf
-    ranks = trust.with_ranks(known, group, log_density).ranks
+    ranks = unseen_densities.with_ranks(known, group, log_density).ranks
     np.testing.assert_array_equal(ranks[0], known.ranks[0], "where one says nothing they stay")
     np.testing.assert_allclose(ranks[1], np.quantile(log_density[20:40, 1], np.linspace(0, 1, N_RANKS)))
 

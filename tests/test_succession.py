@@ -21,9 +21,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.marginal import of_nobody
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.whitening import whiten
 from stream_osr.stream import Stream
 from stream_osr.stream.recent_instances import as_batches, remembered
 from tests.blobs import KNOWN, NEW, around, check_stream, drained, learn_all, members, stream_part, training_part
@@ -94,7 +94,7 @@ def known_seats(model: OpenSetRecognizer) -> np.ndarray:
 
 def emerged_id(model: OpenSetRecognizer) -> int:
     """Id of the largest subclass that has emerged."""
-    statistics = model.emerged_statistics()
+    statistics = model.value.emerged_statistics()
     return max(statistics, key=lambda key: int(statistics[key].size[0]))
 
 
@@ -335,10 +335,10 @@ def test_a_label_comes_late_for_an_instance_of_the_earlier_model(earlier: OpenSe
     key = emerged_id(earlier)
     model = carried(earlier, fitted(1))
     mine = stream_of(model).recent.keys[remembered(stream_of(model).recent, 0, key)].tolist()
-    size = int(model.emerged_statistics()[key].size[0])
+    size = int(model.value.emerged_statistics()[key].size[0])
     model.learn_label(mine[0], "odd")
     model.flush()
-    assert int(model.emerged_statistics()[key].size[0]) == size - 1
+    assert int(model.value.emerged_statistics()[key].size[0]) == size - 1
     assert stream_of(model).labels[-1] == "odd"
     assert model.counters["unknown_keys"] == 0
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary, TrainingReport
-from stream_osr.config import Label
-from stream_osr.discovery.events import Explanation, Moment, Movement
+from stream_osr.discovery.event_base import Explanation, Moment, Movement
 from stream_osr.discovery.new_classes import SHOWN
 from stream_osr.discovery.summaries import DiscoveryRow
+from stream_osr.parameters import Label
 
 EVIL = "red\x1b[2J\u202e"
 ESCAPED = r"red\x1b[2J\u202e"

@@ -26,9 +26,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.evaluation import expected_calibration_error
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.whitening import whiten
 from tests.blobs import drained
 
 pytestmark = pytest.mark.thorough

@@ -36,7 +36,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     OpenSetRecognizer.from_state_bytes(model.trained, model.state_bytes())
     assert len(ended(play(model, stream_part(64)))) == 64
     assert model.expected_recall is None
-    assert model.menu.references == 0
+    assert model.value.menu.references == 0
     assert len(warnings(caplog)) == 1, "all recognizers over one trained model, and all batches: once"
 
 

@@ -128,8 +128,8 @@ def test_an_instance_that_ends_training_is_one_of_the_stream(trained: TrainedMod
 
 def test_what_connectors_refuse_is_counted_and_saved(trained: TrainedModel, tmp_path: Path) -> None:
     model = streaming(trained)
-    model.count_refused()
-    model.count_refused(3, counted=1)
+    model.value.count_refused()
+    model.value.count_refused(3, counted=1)
     assert (model.counters["refused"], model.signals.data_quality) == (4, 3)
     model.save(tmp_path / "model.osr")
     assert OpenSetRecognizer.load(tmp_path / "model.osr").counters == model.counters

@@ -106,9 +106,9 @@ class Recorder:
         self.told[name] = {
             "summary": [str(model.summary()), plain(model.summary())],
             "signals": plain(model.signals),
-            "menu": plain(model.menu),
+            "menu": plain(model.value.menu),
             "new classes": [str(found), plain(found)],
-            "emerged": [[key, plain(s.size)] for key, s in model.emerged_statistics().items()],
+            "emerged": [[key, plain(s.size)] for key, s in model.value.emerged_statistics().items()],
             "predictions": [plain(model.predict_proba_one(x)) for x in asked],
             "labels": [plain(model.predict_one(x)) for x in asked],
             "counters": sorted(model.counters.items()),

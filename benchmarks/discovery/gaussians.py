@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import parameters
 from stream_osr.instances.features import Features
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel, train_model
 
 DIMENSION = 8

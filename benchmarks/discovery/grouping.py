@@ -28,10 +28,10 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
-from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.new_classes import LEAST_SIZE, SubclassDistances, gather, tree
+from stream_osr.discovery.grouping import LEAST_SIZE, SubclassDistances, gather, tree
 from stream_osr.instances.features import Features
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import Parameters, parameters
 from stream_osr.stream import BufferedInstance, close_batch, new_classes, open_stream
 from stream_osr.training.trained import TrainedModel, train_model
 

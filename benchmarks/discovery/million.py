@@ -26,7 +26,7 @@ from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
 from benchmarks.discovery.opened import finite
 from benchmarks.discovery.streams import announced
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRecurred, SubclassSplit
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 
 INSTANCES = 1_000_000
 CLASSES = 50

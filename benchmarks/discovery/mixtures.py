@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.discovery.streams import Problem, train
-from stream_osr.model.whitening import Whitening, unwhiten, whiten
+from stream_osr.model.feature_space.whitening import Whitening, unwhiten, whiten
 
 COMPONENTS = (1, 2, 3, 5, 7, 10, 14)
 """Numbers of components that are tried."""

@@ -25,9 +25,9 @@ import pandas as pd
 
 from benchmarks.discovery.streams import announced, prepare
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
-from stream_osr.config import parameters
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.instances.features import Features
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel, train_model
 
 DIMENSIONS = {"Gaussians 2": 2, "Gaussians 4": 4, "Gaussians 8": 8}

@@ -2,7 +2,7 @@
 
 The test part in random order at the highest openness, dealt out to four partitions, each with a recognizer of its
 own over the same trained model, seeded as the Kafka service does it. After every micro-batch of 64, partition by
-partition, they say what it would publish (`stream_osr.stream.summaries`), and that is reconciled
+partition, they say what it would publish (`stream_osr.stream.local_summaries`), and that is reconciled
 (`stream_osr.discovery.reconcile`). Beside it one recognizer sees the whole stream, in micro-batches of 64 too.
 Defaults otherwise.
 
@@ -27,9 +27,10 @@ from benchmarks.discovery.closed import BATCH
 from benchmarks.discovery.grouping import IN_NO_SUBCLASS, clusters
 from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.discovery.events import Event, SubclassMerged
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import SubclassMerged
 from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
-from stream_osr.stream.summaries import SubclassSums, to_say
+from stream_osr.stream.local_summaries import SubclassSums, changed_summaries
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
 
@@ -51,16 +52,16 @@ def listen(model: OpenSetRecognizer, X: np.ndarray) -> Heard:
     """Run rows of shape (n, p) through a recognizer in micro-batches."""
     heard = Heard([], [], [], 0)
     names = list(model.trained.names)
-    statistics = model.emerged_statistics()
+    statistics = model.value.emerged_statistics()
     for begin in range(0, len(X), BATCH):
         before = statistics
         model.learn_many(pd.DataFrame(X[begin : begin + BATCH], columns=names))
         model.close_batch()
-        statistics = model.emerged_statistics()
+        statistics = model.value.emerged_statistics()
         events = list(model.drain_events())
         heard.decisions.extend(model.drain())
         heard.events.extend(events)
-        heard.said.append(to_say(before, statistics, events))
+        heard.said.append(changed_summaries(before, statistics, events))
     return heard._replace(alive=len(statistics))
 
 

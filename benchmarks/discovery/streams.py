@@ -15,10 +15,11 @@ import pandas as pd
 from benchmarks.openset.sets import SETTINGS, problem
 from benchmarks.paper.datasets import KNOWN_CLASSES
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
-from stream_osr.config import grouped, parameters
-from stream_osr.discovery.events import Event
+from stream_osr.config import grouped
+from stream_osr.discovery.event_base import Event
 from stream_osr.evaluation import TimeToDetection
 from stream_osr.instances.features import Features
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel, train_model
 
 FIVE = tuple(KNOWN_CLASSES)

@@ -13,9 +13,10 @@ import numpy as np
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.training import dish_of_guests, seat_by_groups, sweep
-from stream_osr.model.whitening import fit_mixed, whiten
 from stream_osr.support.parallel import one_thread
 
 UNKNOWN = -1

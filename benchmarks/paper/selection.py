@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paper.protocol import validation_split
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.instances.features import Features
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import Parameters
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.support.parallel import one_thread
 from stream_osr.training.coordinates import as_modelled, fit_coordinates

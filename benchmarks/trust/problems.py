@@ -11,7 +11,7 @@ import pandas as pd
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.evaluation import OpenSetReport, auroc, expected_calibration_error
 from stream_osr.training.training_report import TrainingReport
 

@@ -106,7 +106,7 @@ class FrameSource(BatchCloser, Iterator[Record | BadRecord]):
         return record._replace(position={"index": self._index, **(record.position or {})})
 
     def _read(self, frames: Iterable[Any]) -> Iterator[Record | BadRecord]:
-        from stream_osr.instances.features import column_values, frame_rows, split_columns  # slow to import
+        from stream_osr.instances.tables import column_values, frame_rows, split_columns  # slow to import
 
         for number, frame in enumerate(frames):
             place = f"frame {number}"

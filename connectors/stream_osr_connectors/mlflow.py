@@ -19,7 +19,7 @@ from stream_osr.discovery.explain import values_of
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.frames import decisions_frame
 from stream_osr.instances.labels import unknown_label
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
 from stream_osr.printable_text import printable
 from stream_osr.stream.decisions import most_probable
 from stream_osr.training.trained import TrainedModel

@@ -18,15 +18,16 @@ from stream_osr.archive import rules
 from stream_osr.archive.record import RecordForm, RefusedValue, in_memory
 from stream_osr.archive.records import EVENTS, RECORDS, ROWS, inverses
 from stream_osr.archive.rules import Scope, need
-from stream_osr.config import Arguments, archived, grouped, parameters, plain
+from stream_osr.config import Arguments, archived, grouped, plain
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import StreamOSRError
 from stream_osr.instances.labels import check_label, unknown_label
-from stream_osr.model.dependence import LAGS
-from stream_osr.model.dishes import log_constant
+from stream_osr.model.autocorrelation import LAGS
+from stream_osr.model.dish_statistics import log_constant
 from stream_osr.model.jit import Array
 from stream_osr.model.known import menu
 from stream_osr.model.prior import Prior, statistics_shape, width_of
+from stream_osr.parameters import parameters
 from stream_osr.printable_text import brief, printable
 
 REMEDY = "save it again, or go back to an earlier copy"
@@ -377,7 +378,7 @@ _RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
 
 
 def recognizer(form: Any, where: str, scope: Scope) -> None:
-    """Expect the result of :meth:`stream_osr.OpenSetRecognizer.as_state`."""
+    """Expect the result of :func:`stream_osr.archive.recognizers.content_of`."""
     _RECOGNIZER(form, where, scope)
     try:
         p = parameters(**plain(Arguments(**grouped(**form["arguments"]))))

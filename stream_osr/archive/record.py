@@ -161,9 +161,7 @@ def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]
         if id(value) not in built:
             kind = kinds[value.name]
             fields = value.values.items()
-            made = {
-                name: each if type(each) in _AS_THEY_ARE else in_memory(each, kinds, built) for name, each in fields
-            }
+            made = {name: it if type(it) in _AS_THEY_ARE else in_memory(it, kinds, built) for name, it in fields}
             built[id(value)] = (kind.of or kind.type)(**made)
         return built[id(value)]
     if isinstance(value, tuple | list):

@@ -14,13 +14,14 @@ import numpy as np
 
 from stream_osr.archive.record import RecordKind
 from stream_osr.archive.rules import RecordSpec, read_table
-from stream_osr.discovery import events, histories, reservoir
+from stream_osr.discovery import histories, reservoir
+from stream_osr.discovery.event_base import Event
 from stream_osr.model import gaussian
-from stream_osr.model.binary_features import NO_BINARY_FEATURES
+from stream_osr.model.feature_space.binary_features import NO_BINARY_FEATURES
+from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import width_of
-from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
@@ -184,4 +185,4 @@ def _kind(name: str, row: RecordSpec) -> RecordKind:
 
 RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}
 BY_TYPE = {kind.type: kind for kind in RECORDS.values()}
-EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, events.Event)]
+EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, Event)]

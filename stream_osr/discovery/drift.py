@@ -18,7 +18,7 @@ they *replace* it. Their number is limited to the missing instances of the class
 far. A new class beside a known one adds instances. A class that moved away leaves a gap.
 
 Gaps also occur by chance, and a permanent new class beside the known one would fill each of them. An instance of a
-subclass that arrives at its usual rate (:func:`stream_osr.discovery.lifecycle.comes_as_usual`) therefore replaces no
+subclass that arrives at its usual rate (:func:`.arrives_as_usual`) therefore replaces no
 class. A subclass that replaced a known class has begun recently, or arrives far more often than before. An
 announcement is no evidence: a class that moved away is announced within a few instances, too.
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.discovery.events import NEW_VALUE, Explanation, Movement
+from stream_osr.discovery.event_base import NEW_VALUE, Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
-from stream_osr.model.binary_features import texts_of
 from stream_osr.model.categories import log_table
-from stream_osr.model.dishes import Dishes, copy_slots
+from stream_osr.model.dish_statistics import Dishes, copy_slots
+from stream_osr.model.feature_space.binary_features import texts_of
+from stream_osr.model.feature_space.whitening import Whitening, bent_scale, in_deviations, numeric, unwhiten
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import beside, by_distance, means_and_scales
-from stream_osr.model.whitening import Whitening, bent_scale, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
 """Number of features that an explanation names as most moved."""
@@ -129,7 +129,7 @@ def values_of(
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_whitening, whiten
+    >>> from stream_osr.model.feature_space.whitening import fit_whitening, whiten
     >>> X = np.array([[1.0, 5.0], [2.0, 5.5], [3.0, 4.0], [7.0, 9.0]])
     >>> space = fit_whitening(X, np.array([0, 0, 1, 1]))
     >>> {name: np.round(values, 6).tolist() for name, values in values_of(whiten(space, X), space, "ab").items()}

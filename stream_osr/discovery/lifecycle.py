@@ -11,22 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.histories import (
-    LATEST,
-    NEVER,
-    RECENT,
-    TREND_HALF_LIFE,
-    USUAL_HALF_LIFE,
-    Coming,
-    Lifecycle,
-    MemberColumns,
-    SubclassHistory,
-    faded,
-    only,
-    places_of,
-    take_in,
-    with_lives,
-)
+from stream_osr.discovery import histories
+from stream_osr.discovery.membership import MemberColumns, NewSeats, record_members
 from stream_osr.discovery.reservoir import without
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
@@ -44,7 +30,7 @@ OVERLAPS_ABOVE = 0.5
 it overlaps a known class, no member is surely unknown."""
 WAKES_WITHIN = 640
 """Number of instances within which members must arrive to wake a dormant subclass."""
-KEPT_WITH = 4
+LEAST_KEPT = 4
 """Least size of an emerged subclass to stay on the menu. The same number of new members wakes it."""
 EXEMPLARS = 5
 NOT_ANY = np.zeros(0, np.int64)
@@ -73,12 +59,12 @@ class LifecycleChanges(NamedTuple):
 
 
 def observe(
-    life: Lifecycle,
-    coming: Coming,
+    life: histories.Lifecycle,
+    coming: NewSeats,
     menu: OnMenu,
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
     new: Array = NOT_ANY,
-) -> tuple[Lifecycle, LifecycleChanges]:
+) -> tuple[histories.Lifecycle, LifecycleChanges]:
     """Update the histories with one micro-batch.
 
     Parameters
@@ -95,7 +81,7 @@ def observe(
     new
         Ids of subclasses that are mostly new by the reference check of many members.
     """
-    life = take_in(life, coming, menu.ids)
+    life = record_members(life, coming, menu.ids)
     happened, size = _go_on(life.ids, life.lives, *menu, new)
     if not happened.any():
         return life, LifecycleChanges((), (), (), ())
@@ -107,15 +93,15 @@ def observe(
     life.emerged[emerged] = True
     announced = life.lives["announced_size"]
     announced[emerged] = np.maximum(size, announced)[emerged]
-    life.moments[dormant, LATEST] = None
+    life.moments[dormant, histories.LATEST] = None
     return life, LifecycleChanges(*(tuple(life.ids[slots].tolist()) for slots in (emerged, grew, dormant, recurred)))
 
 
 @kernel
 def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, new: Array) -> tuple[Array, Array]:
     """Return the change and the size of each subclass, shape (K,). Write all changes except candidates."""
-    at, size, happened = places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
-    mostly_new = places_of(new, ids)
+    at, size, happened = histories.places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
+    mostly_new = histories.places_of(new, ids)
     for k in range(len(ids)):
         life = lives[k]
         if at[k] >= 0:
@@ -126,11 +112,11 @@ def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, n
             if size[k] >= EMERGES_WITH and _has_support(lives, k, size[k], mostly_new[k] >= 0):
                 happened[k] = _CANDIDATE
         elif life.dormant:
-            if _are_new(lives, k, KEPT_WITH, WAKES_WITHIN, EMERGES_ABOVE):
+            if _are_new(lives, k, LEAST_KEPT, WAKES_WITHIN, EMERGES_ABOVE):
                 happened[k] = _RECURRED
         elif size[k] > 0 and not served[at[k]]:
             happened[k], life.dormant = _DORMANT, True
-            life.seq[:], life.p_unknown[:], life.batch[:] = NEVER, 0.0, 0
+            life.seq[:], life.p_unknown[:], life.batch[:] = histories.NEVER, 0.0, 0
         elif size[k] >= 2 * life.announced_size:
             happened[k] = _GREW
         if happened[k] == _GREW or happened[k] == _RECURRED:
@@ -142,10 +128,10 @@ def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, n
 def _has_support(lives: Array, k: int, size: int, mostly_new: bool) -> bool:
     """Check whether a candidate has enough members, from more than one batch or many of them."""
     life, several = lives[k], size >= BURST
-    for r in range(RECENT):
-        several |= life.seq[r] > NEVER and life.batch[r] != life.batch[RECENT - 1]
-    enough = mostly_new and _are_new(lives, k, RECENT, EMERGES_WITHIN * RECENT**2, OVERLAPS_ABOVE)
-    for count in range(EMERGES_WITH, RECENT + 1):
+    for r in range(histories.RECENT):
+        several |= life.seq[r] > histories.NEVER and life.batch[r] != life.batch[histories.RECENT - 1]
+    enough = mostly_new and _are_new(lives, k, histories.RECENT, EMERGES_WITHIN * histories.RECENT**2, OVERLAPS_ABOVE)
+    for count in range(EMERGES_WITH, histories.RECENT + 1):
         enough |= _are_new(lives, k, count, EMERGES_WITHIN * count**2, EMERGES_ABOVE)
     return several and enough
 
@@ -154,15 +140,15 @@ def _has_support(lives: Array, k: int, size: int, mostly_new: bool) -> bool:
 def _are_new(lives: Array, k: int, count: int, within: int, above: float) -> bool:
     """Check whether the latest members of a subclass arrived close together and were called unknown."""
     life, p = lives[k], 0.0
-    oldest = life.seq[RECENT - count]
-    if oldest == NEVER or life.seq[RECENT - 1] - oldest >= within:
+    oldest = life.seq[histories.RECENT - count]
+    if oldest == histories.NEVER or life.seq[histories.RECENT - 1] - oldest >= within:
         return False
-    for r in range(RECENT - count, RECENT):
+    for r in range(histories.RECENT - count, histories.RECENT):
         p += life.p_unknown[r]
     return p >= above * count
 
 
-def comes_as_usual(life: Lifecycle, seq: int) -> Array:
+def arrives_as_usual(life: histories.Lifecycle, seq: int) -> Array:
     """Return the mask of subclasses whose recent rate at position ``seq`` is about their usual rate, shape (K,).
 
     A subclass from the last ``USUAL_HALF_LIFE`` instances has no usual rate, unless it has brought ``NOTICED_BY``
@@ -173,15 +159,15 @@ def comes_as_usual(life: Lifecycle, seq: int) -> Array:
     One in four, for a short and for a long time:
 
     >>> from stream_osr.discovery.histories import lifecycle
-    >>> from stream_osr.discovery.histories import NO_MOMENT
+    >>> from stream_osr.discovery.membership import NO_MOMENT
     >>> def coming(life, begin, end):
     ...     seq = np.arange(begin, end, 4)
-    ...     came = Coming(seq[:0], 0 * seq + 7, MemberColumns(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
+    ...     came = NewSeats(seq[:0], 0 * seq + 7, MemberColumns(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
     ...     return observe(life, came, OnMenu(np.array([7]), np.array([99]), np.array([True])))[0]
     >>> life = coming(lifecycle(), 0, 800)
-    >>> comes_as_usual(life, 800)
+    >>> arrives_as_usual(life, 800)
     array([False])
-    >>> comes_as_usual(coming(life, 800, 8000), 8000)
+    >>> arrives_as_usual(coming(life, 800, 8000), 8000)
     array([ True])
     """
     return _comes_as_usual(life.lives, seq)
@@ -192,61 +178,63 @@ def _comes_as_usual(lives: Array, seq: int) -> Array:
     out = np.empty(len(lives), np.bool_)
     for k in range(len(lives)):
         life, weight = lives[k], 1.0
-        lately = life.arrivals * faded(seq - life.last, TREND_HALF_LIFE)
-        usual = life.usual * faded(seq - life.last, USUAL_HALF_LIFE)
+        lately = life.arrivals * histories.faded(seq - life.last, histories.TREND_HALF_LIFE)
+        usual = life.usual * histories.faded(seq - life.last, histories.USUAL_HALF_LIFE)
         if usual >= NOTICED_BY:
-            weight = 1.0 - faded(seq - life.first, USUAL_HALF_LIFE)
-        out[k] = lately / TREND_HALF_LIFE * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE
+            weight = 1.0 - histories.faded(seq - life.first, histories.USUAL_HALF_LIFE)
+        out[k] = lately / histories.TREND_HALF_LIFE * weight < RISES_ABOVE * usual / histories.USUAL_HALF_LIFE
     return out
 
 
-def begin_emerged(life: Lifecycle, key: int, came: MemberColumns, moments: Array) -> Lifecycle:
+def begin_emerged(life: histories.Lifecycle, key: int, came: MemberColumns, moments: Array) -> histories.Lifecycle:
     """Begin the history of a subclass that is announced at once, with the given members and times."""
     own = np.full(len(moments), key)
-    life = take_in(life, Coming(own[:0], own, came, moments), own[:1])
+    life = record_members(life, NewSeats(own[:0], own, came, moments), own[:1])
     life.emerged[-1], life.lives["announced_size"][-1] = True, len(own)
     return life
 
 
-def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
+def without_row(life: histories.Lifecycle, key: int, seq: int) -> histories.Lifecycle:
     """Remove a row from the sample of a subclass."""
     subclass = life.subclasses.get(key)
     if subclass is None or subclass.kept is None:
         return life
-    return with_lives(life, {key: subclass._replace(kept=without(subclass.kept, np.array([seq])))})
+    return histories.with_lives(life, {key: subclass._replace(kept=without(subclass.kept, np.array([seq])))})
 
 
-def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
+def own(life: histories.Lifecycle, keys: Collection[int]) -> tuple[histories.Lifecycle, tuple[int, ...]]:
     """Set which subclasses describe a known class again.
 
     Announced ones become candidates, and their ids are returned.
     """
-    owned = (places_of(np.fromiter(keys, np.int64, len(keys)), life.ids) >= 0) & ~life.muted
+    owned = (histories.places_of(np.fromiter(keys, np.int64, len(keys)), life.ids) >= 0) & ~life.muted
     refuted = owned & life.emerged
     if np.array_equal(owned, life.owned) and not refuted.any():
         return life, ()
-    life = only(life, np.ones(len(owned), bool))
+    life = histories.only(life, np.ones(len(owned), bool))
     life.owned[:] = owned
     for flag in (life.emerged, life.dormant):
         flag[refuted] = False
-    for column, nobody in (("seq", NEVER), ("p_unknown", 0.0), ("batch", 0)):
+    for column, nobody in (("seq", histories.NEVER), ("p_unknown", 0.0), ("batch", 0)):
         life.lives[column][refuted] = nobody
-    life.moments[refuted, LATEST], life.kept[refuted] = None, None
+    life.moments[refuted, histories.LATEST], life.kept[refuted] = None, None
     return life, tuple(life.ids[refuted].tolist())
 
 
-def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
+def forget(
+    life: histories.Lifecycle, alive: Array
+) -> tuple[histories.Lifecycle, dict[int, histories.SubclassHistory]]:
     """Drop the histories of subclasses that left the model.
 
     Returns
     -------
     The remaining histories, and the ended histories of announced, unmuted subclasses.
     """
-    gone = places_of(alive, life.ids) < 0
+    gone = histories.places_of(alive, life.ids) < 0
     if not gone.any():
         return life, {}
     reported = gone & life.announced_unmuted
-    return only(life, ~gone), dict(only(life, reported).subclasses) if reported.any() else {}
+    return histories.only(life, ~gone), dict(histories.only(life, reported).subclasses) if reported.any() else {}
 
 
 @kernel
@@ -260,38 +248,38 @@ def kept_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
     menu, sizes
         Ids on the menu, and their numbers of instances, shape (M,).
     """
-    at, held = places_of(ids, menu), np.zeros(len(menu), np.bool_)
+    at, held = histories.places_of(ids, menu), np.zeros(len(menu), np.bool_)
     for k in range(len(menu)):
         if at[k] >= 0:
             life = lives[at[k]]
-            held[k] = life.muted or (life.emerged and sizes[k] >= KEPT_WITH)
+            held[k] = life.muted or (life.emerged and sizes[k] >= LEAST_KEPT)
     return held
 
 
 @kernel
-def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Array) -> Array:
+def few_members(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Array) -> Array:
     """Return the mask of announced subclasses that are too small now for the menu, shape (n,).
 
     The other parameters are as for :func:`kept_on_menu`.
     """
-    at, there, few = places_of(ids, keys), places_of(menu, keys), np.zeros(len(keys), np.bool_)
+    at, there, few = histories.places_of(ids, keys), histories.places_of(menu, keys), np.zeros(len(keys), np.bool_)
     for i in range(len(keys)):
         if at[i] >= 0 and lives[at[i]].emerged:
-            few[i] = there[i] < 0 or sizes[there[i]] < KEPT_WITH
+            few[i] = there[i] < 0 or sizes[there[i]] < LEAST_KEPT
     return few
 
 
-def best_supported(life: Lifecycle, keys: Array, support: Array, size: Array, most: int) -> set[int]:
+def best_supported(life: histories.Lifecycle, keys: Array, support: Array, size: Array, most: int) -> set[int]:
     """Choose ``most`` of n subclasses: muted ones, those with most weight, the largest, the latest.
 
     Muted ones come first. Otherwise they would emerge again as new subclasses.
     """
-    at = places_of(life.ids, keys)
+    at = histories.places_of(life.ids, keys)
     order = np.lexsort((keys, life.lives["last"][at], size, support, life.muted[at]))
     return set(keys[order[max(len(order) - most, 0) :]].tolist())
 
 
-def worth_telling(life: Lifecycle) -> tuple[int, ...]:
+def announced_ids(life: histories.Lifecycle) -> tuple[int, ...]:
     """Return the ids of emerged subclasses that are not muted."""
     return tuple(life.ids[life.announced_unmuted].tolist())
 

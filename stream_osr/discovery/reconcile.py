@@ -148,7 +148,7 @@ def reconcile(
     --------
     Two recognizers find the same class, a third one finds another:
 
-    >>> from stream_osr.model.dishes import empty_dishes, refill
+    >>> from stream_osr.model.dish_statistics import empty_dishes, refill
     >>> from stream_osr.model.marginal import statistics_of
     >>> from stream_osr.model.prior import homogeneous, make_prior
     >>> prior = make_prior(2, nu=4, scale=1, beta=1)

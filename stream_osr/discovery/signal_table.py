@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.trust.recall import ExpectedRecall
 
 GONE = "gone"

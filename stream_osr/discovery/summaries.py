@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from stream_osr.config import Label
-from stream_osr.discovery.new_classes import MOST_NAMES, Estimate
+from stream_osr.discovery.class_count import Estimate
+from stream_osr.discovery.new_classes import MOST_NAMES
 from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
+from stream_osr.parameters import Label
 from stream_osr.printable_text import counted, html_table, listed, printable
 from stream_osr.trust.recall import ExpectedRecall, RecallByGroup
 

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event, SubclassEmerged, SubclassSplit
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import SubclassEmerged, SubclassSplit
 
 
 class Detection(NamedTuple):

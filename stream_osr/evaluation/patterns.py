@@ -18,8 +18,8 @@ from typing import NamedTuple
 from river.metrics import ConfusionMatrix
 from river.metrics.base import MultiClassMetric
 
-from stream_osr.config import Label
 from stream_osr.decision import Decision
+from stream_osr.parameters import Label
 
 
 class NoveltyPattern(NamedTuple):

@@ -12,15 +12,16 @@ import numpy as np
 from river.metrics import AdjustedRand, NormalizedMutualInfo
 from river.metrics.base import ClassificationMetric, Metrics
 
-from stream_osr.config import Label
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event, SubclassEmerged
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import SubclassEmerged
 from stream_osr.discovery.summaries import Summary
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.detection import TimeToDetection
 from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
 from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
 from stream_osr.instances.labels import unknown_label
+from stream_osr.parameters import Label
 from stream_osr.training.trained import TrainedModel
 
 

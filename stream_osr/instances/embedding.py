@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr.errors import InvalidFeature
 from stream_osr.instances.kinds import Name
-from stream_osr.instances.missing import is_missing, without_mask
+from stream_osr.instances.missing_values import is_missing, without_mask
 from stream_osr.printable_text import typed
 from stream_osr.support.limits import MOST_FEATURES
 

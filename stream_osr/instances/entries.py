@@ -10,7 +10,7 @@ from datetime import date, time, timedelta
 import numpy as np
 
 from stream_osr.errors import InvalidFeature
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
 from stream_osr.instances.reading import TRUTH, Comma, Unreadable, number, spelled
 
 TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)

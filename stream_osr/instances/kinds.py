@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr.errors import InvalidFeature
 from stream_osr.instances.entries import TIMES, is_blank, is_index, is_marked
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
 from stream_osr.instances.reading import TRUTHS, Comma, Tally, Unreadable, number, spelled
 from stream_osr.support.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 

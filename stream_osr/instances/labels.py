@@ -80,9 +80,7 @@ def spelled_alike(label: Label, known: Sequence[Label]) -> Label | None:
     if not isinstance(label, str):
         return None
     own = _spelling(label)
-    return next(
-        (other for other in known if isinstance(other, str) and other != label and _spelling(other) == own), None
-    )
+    return next((one for one in known if isinstance(one, str) and one != label and _spelling(one) == own), None)
 
 
 def _spelling(label: str) -> str:
@@ -110,11 +108,11 @@ def as_known(y: Any, known: Sequence[Label]) -> Any:
     return label_as(text, "int") if isinstance(y, str) and kind_of_labels([text], minus_one=True) == "int" else y
 
 
-MANY, FEW, SOME = 100, 3.0, 5
+MANY_CLASSES, FEW_INSTANCES, SOME_CLASSES = 100, 3.0, 5
 """Thresholds of :func:`doubtful`.
 
-At ``MANY`` classes with fewer than ``FEW`` instances on average, the labels are doubtful. From ``SOME`` classes on,
-they are doubtful if most instances have a label of their own."""
+At ``MANY_CLASSES`` classes with fewer than ``FEW_INSTANCES`` instances on average, the labels are doubtful. From
+``SOME_CLASSES`` classes on, they are doubtful if most instances have a label of their own."""
 
 
 def doubtful(classes: int, instances: int) -> str | None:
@@ -128,7 +126,8 @@ def doubtful(classes: int, instances: int) -> str | None:
     'there are 90 classes with 1.0 instances each: are these the classes, or numbers, keys, times?'
     >>> doubtful(200, 1000)
     """
-    if not (classes >= MANY and instances < FEW * classes) and not (classes >= SOME and instances <= 1.5 * classes):
+    few = classes >= MANY_CLASSES and instances < FEW_INSTANCES * classes
+    if not few and not (classes >= SOME_CLASSES and instances <= 1.5 * classes):
         return None
     return (
         f"there are {classes} classes with {instances / classes:.1f} instances each: "

@@ -9,8 +9,8 @@ import numpy as np
 
 from stream_osr.errors import InvalidInstance
 from stream_osr.instances.entries import LARGEST, TIMES
-from stream_osr.instances.features import column_values
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
+from stream_osr.instances.tables import column_values
 from stream_osr.printable_text import typed
 from stream_osr.support.limits import check_key, fits_as_key
 

@@ -4,8 +4,8 @@ The restaurant of class j has mass outside the kept subclasses: ``alpha0 / (n_j 
 the seats of the dropped ones. The sum over kept subclasses lacks all this mass. A background component puts it
 where the class lies as a whole, so that the class density ``F_j`` integrates to one. It is a Student-t with the mean
 and scatter of the class, shrunk to the pooled within-class covariance. Instances far outside the class count as if
-they were nearer (:func:`stream_osr.model.whitening.bounded_scatter`). Its degrees of freedom are those that best
-predict the training instances, each left out of the class it belongs to.
+they were nearer (:func:`.bounded_scatter.bounded_scatter`). Its degrees of freedom are those that best predict the
+training instances, each left out of the class it belongs to.
 
 A component around all of a class with separate modes would cover the place between them. Such a class has a
 background component around each large subclass instead (:func:`has_hole`).
@@ -23,9 +23,9 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaincinv
 
 from stream_osr.model import categories, student_t
+from stream_osr.model.feature_space.bounded_scatter import bounded_scatter
 from stream_osr.model.jit import Array
 from stream_osr.model.prior import Prior
-from stream_osr.model.whitening import bounded_scatter
 
 FREEDOM_ABOVE = 2.0 ** np.arange(2, 9)
 """Candidate degrees of freedom, above those of the density of a new subclass."""

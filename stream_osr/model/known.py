@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.model import student_t
 from stream_osr.model.background_components import BackgroundComponent, add_background_component, log_missing
 from stream_osr.model.categories import log_table, places_of
-from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without
+from stream_osr.model.dish_statistics import Dishes, add, copy_slots, log_predictive, log_predictive_without
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import marginal
-from stream_osr.model.dishes import copy_slots, empty_dishes, remove
-from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, split, tables_of
-from stream_osr.model.edit import gather as move
-from stream_osr.model.franchise import StreamState
+from stream_osr.model.dish_statistics import copy_slots, empty_dishes, remove
+from stream_osr.model.edit import drop, gather_seats, hold, insert, merge, rename, slot_of, split, tables_of
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
 from stream_osr.model.prior import Prior, homogeneous, width_of
+from stream_osr.model.restaurants import StreamState
 from stream_osr.model.unassigned import Alternatives, UnassignedRows, find_group
 
 LEAST_PART = 4
@@ -220,7 +219,7 @@ def gather(
         own = marginal.dishes_of(marginal.of_rows(homogeneous(some.rows[known]), prior), prior)
         parts.append(state.next_id)
         settled = np.zeros(int(known.sum()))
-        state = move(state, own, some.rows[known], some.seqs[known], some.seat[known], settled, prior)
+        state = gather_seats(state, own, some.rows[known], some.seqs[known], some.seat[known], settled, prior)
     gone = ~on_menu & ~known
     if gone.any():
         alone = DormantSubclasses(np.array([new]), marginal.of_rows(homogeneous(some.rows[gone]), prior))

@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_osr.model import categories, gaussian
 from stream_osr.model.categories import spread_out
-from stream_osr.model.dishes import Dishes, clear, clear_all, empty_dishes, settle, sum_up
+from stream_osr.model.dish_statistics import Dishes, clear, clear_all, empty_dishes, settle, sum_up
 from stream_osr.model.elementwise import log_each
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
@@ -117,7 +117,7 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, locat
     --------
     Two halves of one Gaussian belong together. Two Gaussians ten standard deviations apart do not.
 
-    >>> from stream_osr.model.dishes import refill
+    >>> from stream_osr.model.dish_statistics import refill
     >>> from stream_osr.model.prior import homogeneous, make_prior
     >>> prior = make_prior(2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
@@ -171,7 +171,7 @@ PASSES = 12
 """Most passes of the alternation."""
 AXES = 4
 """Number of longest axes at which the split test first cuts the rows. It takes the best resulting partition."""
-MANY = 128
+FAST_ROWS = 128
 """Least number of rows for which only the longest axis is cut: it is then well determined, and tries cost more."""
 GAIN = 1.0
 """Least mean gain of each row in log odds, under a conjugate base measure.
@@ -226,7 +226,7 @@ def _best_partition(
     ``centred`` are the rows about their mean, shape (n, d).
     """
     axes = np.linalg.svd(centred, False)[2]
-    longest = np.ascontiguousarray(axes[: AXES if len(rows) < MANY else 1])
+    longest = np.ascontiguousarray(axes[: AXES if len(rows) < FAST_ROWS else 1])
     sides = (longest @ centred.T > 0.0).astype(np.int64)
     odds = _alternate_each(sides, rows, alpha, least, prior, location)
     best = odds.argmax()

@@ -18,12 +18,12 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
 
+from stream_osr.model.feature_space.whitening import shrunk_covariance
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import Statistics, log_marginals, of_nobody
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE
-from stream_osr.model.whitening import shrunk_covariance
 from stream_osr.support.parallel import each
 
 MOST_CELLS = 20

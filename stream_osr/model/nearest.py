@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
+from stream_osr.model.dish_statistics import Dishes, copy_slots, mahalanobis, mahalanobis_each
+from stream_osr.model.feature_space.whitening import Whitening, in_deviations, raw_difference, unwhiten
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.whitening import Whitening, in_deviations, raw_difference, unwhiten
 
 
 def typical_rows(dishes: Dishes, prior: Prior) -> Array:

@@ -1,4 +1,4 @@
-"""EM for the place of the known classes in a window of a stream (:mod:`stream_osr.model.places`).
+"""EM for the place of the known classes in a window of a stream (:mod:`stream_osr.model.class_places`).
 
 The classes compete at their place, at the present one, and with one broad Gaussian for instances of no known class.
 """
@@ -10,23 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import class_places
 from stream_osr.model.jit import Array, kernel, summing_kernel
-from stream_osr.model.places import (
-    LEAST_FACTOR,
-    NEGLIGIBLE,
-    NO_CLASS,
-    Places,
-    WindowRows,
-    at_place,
-    further,
-    in_each,
-    log_sum,
-    log_volume,
-    outlier_density,
-    returned,
-    shift_of,
-    split,
-)
 
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
@@ -51,7 +36,7 @@ class Window(NamedTuple):
     rows
         Numbers of the rows.
     category
-        Log probability of the categories in each Gaussian (:func:`stream_osr.model.places.split`), shape (n, K).
+        Log probability of the categories in each Gaussian (:func:`.class_places.split`), shape (n, K).
     residual
         Residuals from each Gaussian, in its whitened coordinates, shape (K, n, d).
     log_stay
@@ -60,23 +45,23 @@ class Window(NamedTuple):
         Log density under the broad Gaussian, with its weight, shape (n,).
     """
 
-    rows: WindowRows
+    rows: class_places.WindowRows
     category: Array
     residual: Array
     log_stay: Array
     log_outlier: Array
 
 
-def window_of(places: Places, rows: Array, now: Array) -> Window:
-    """Prepare the rows (:func:`stream_osr.model.places.split`) of a stream whose present place is ``now``."""
-    category, own = split(places, rows)
-    residual = in_each(places, own.numbers)
-    log_stay = log_sum(at_place(places, own, now, category, residual)[1])
-    return Window(own, category, residual, log_stay, outlier_density(places, own, now))
+def window_of(places: class_places.Places, rows: Array, now: Array) -> Window:
+    """Prepare the rows (:func:`.class_places.split`) of a stream whose present place is ``now``."""
+    category, own = class_places.split(places, rows)
+    residual = class_places.in_each(places, own.numbers)
+    log_stay = class_places.log_sum(class_places.at_place(places, own, now, category, residual)[1])
+    return Window(own, category, residual, log_stay, class_places.outlier_density(places, own, now))
 
 
 def fit_place(
-    places: Places,
+    places: class_places.Places,
     window: Window,
     place: Array,
     free: Array,
@@ -109,14 +94,14 @@ def fit_place(
     moving = Moving(*map(np.ascontiguousarray, (at, direction, is_gain, size, toward, precision, *spread)))
     in_one = not (len(window.rows.lack) or free[:, places.yeo_johnson.columns].any())
     for number in range(1 if in_one else passes):
-        offset, gain = shift_of(places, place), place[1].copy()
+        offset, gain = class_places.shift_of(places, place), place[1].copy()
         value = np.concatenate([np.where(np.isfinite(offset), offset, 0.0) @ forward, gain[at]])
         gain_before, (rows, beside) = place[1, at], _at(places, window, place)
         own_heats = np.array(heats if number == 0 else heats[-1:])
         step, normal = _run(places, rows, beside, moving, value, own_heats, rounds, by_spread)
         gain[:] = 0.0
         gain[at] = step[is_gain]
-        place = further(places, place, step[~is_gain] @ basis, gain)
+        place = class_places.further(places, place, step[~is_gain] @ basis, gain)
         if np.abs(step).max(initial=0.0) < CONVERGED:
             break
     information = 1.0 / np.diag(np.linalg.inv(normal))
@@ -124,14 +109,19 @@ def fit_place(
     return place, information
 
 
-def _at(places: Places, window: Window, place: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
+def _at(
+    places: class_places.Places, window: Window, place: Array
+) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
     """Rows moved back from a place, with residuals and categories, and the densities at other places."""
-    rows, volume = returned(places, window.rows, place), log_volume(places, window.rows, place)
-    residual = in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
+    rows, volume = (
+        class_places.returned(places, window.rows, place),
+        class_places.log_volume(places, window.rows, place),
+    )
+    residual = class_places.in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
     return (rows, residual, window.category), (window.log_stay + volume, window.log_outlier + volume)
 
 
-def _offsets(places: Places, at: Array) -> tuple[Array, Array]:
+def _offsets(places: class_places.Places, at: Array) -> tuple[Array, Array]:
     """Offset of all transformed features by a unit of each parameter, shape (f, p), and the map back, shape (p, f).
 
     The map back takes offsets in deviations.
@@ -179,7 +169,7 @@ class Moving(NamedTuple):
     by_spread: Array
 
 
-def _spread(places: Places, at: Array, precision: Array) -> tuple[Array, Array]:
+def _spread(places: class_places.Places, at: Array, precision: Array) -> tuple[Array, Array]:
     if not len(at):
         return np.zeros((*places.factor.shape[:2], 0)), precision
     back = np.linalg.inv(places.factor) @ (places.backward[:, at] / places.deviation[at])
@@ -189,7 +179,7 @@ def _spread(places: Places, at: Array, precision: Array) -> tuple[Array, Array]:
 
 @kernel
 def _run(
-    places: Places,
+    places: class_places.Places,
     given: tuple[Array, Array, Array],
     beside: tuple[Array, Array],
     moving: Moving,
@@ -250,7 +240,7 @@ def _run(
             if gains and by_spread:
                 _add_spread(moving, residual, share, weight, value, normal, pull)
             step = np.linalg.solve(normal, pull)
-            step = np.where(moving.is_gain, np.maximum(step, LEAST_FACTOR - 1.0), step)
+            step = np.where(moving.is_gain, np.maximum(step, class_places.LEAST_FACTOR - 1.0), step)
             change = np.abs(step - value).max() if f else 0.0
             value = step
             if change < CONVERGED:
@@ -267,7 +257,7 @@ def _add_spread(
     f, gains = len(value), moving.back.shape[2]
     first, score, information = f - gains, np.zeros(gains), np.zeros((gains, gains))
     for k in range(count):
-        if weight[k] <= NEGLIGIBLE:
+        if weight[k] <= class_places.NEGLIGIBLE:
             continue
         square = np.dot((residual[k] * share[:, k : k + 1]).T, residual[k])
         score += (moving.toward[k, :, first:] * np.dot(square, moving.back[k])).sum(axis=0) - weight[k]
@@ -278,7 +268,7 @@ def _add_spread(
     pull[first:] += np.dot(information, value[first:]) + score / own
 
 
-def expected(places: Places, window: Window, place: Array, log_share: Array) -> Array:
+def expected(places: class_places.Places, window: Window, place: Array, log_share: Array) -> Array:
     """Responsibilities of the classes at a place, shape (n, K). Instances that are not typical have none.
 
     The classes compete with those at the place before and with the broad Gaussian, with the log shares of the three.
@@ -339,7 +329,7 @@ def _sum_expected(
         parts[2] += other / whole
         for k in range(count):
             share[i, k] = share[i, k] / whole if nearest < cut else 0.0
-            if share[i, k] > NEGLIGIBLE:
+            if share[i, k] > class_places.NEGLIGIBLE:
                 weight[k] += share[i, k]
                 for a in range(d):
                     pulled[k, a] += share[i, k] * original[k, i, a]
@@ -349,7 +339,7 @@ def _sum_expected(
 def log_of_shares(share: Array) -> Array:
     """Log shares of the places and of others, less the prior weight that the density of the others has already."""
     log_share = np.log(np.maximum(share, 1e-12))
-    log_share[2] -= np.log(NO_CLASS)
+    log_share[2] -= np.log(class_places.NO_CLASS)
     return log_share
 
 

@@ -16,9 +16,9 @@ NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
 class Prior(NamedTuple):
     """Base measure ``H(mu0, beta, nu, Sigma0)`` of the subclasses.
 
-    The data are whitened (:mod:`stream_osr.model.whitening`), so that the prior mean ``mu0`` is the origin and the
+    The data are whitened (:mod:`.whitening`), so that the prior mean ``mu0`` is the origin and the
     scale matrix is ``Psi0 = nu * Sigma0 = nu * scale * D``. D is diagonal: classes with separate modes are wider than
-    their modes, in some directions only (:func:`stream_osr.model.whitening.along_subclasses`).
+    their modes, in some directions only (:func:`stream_osr.model.feature_space.whitening.along_subclasses`).
 
     Attributes
     ----------

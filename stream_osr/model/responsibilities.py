@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.binary_features import BinaryFeatures
 from stream_osr.model.categories import log_table, places_of
-from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without
+from stream_osr.model.dish_statistics import Dishes, distance_from, log_predictive_without
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
-from stream_osr.model.franchise import Franchise, StreamState, menu_weight
+from stream_osr.model.feature_space.binary_features import BinaryFeatures
+from stream_osr.model.feature_space.whitening import HORIZON, NO_WHITENING, Whitening, write_places
 from stream_osr.model.gaussian import dot
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
-from stream_osr.model.known import N_RANKS, Densities, Known, log_new
+from stream_osr.model.known import N_RANKS, Densities, Known
 from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurants import Franchise, StreamState, menu_weight
 from stream_osr.model.student_t import packed_forms, products
-from stream_osr.model.whitening import HORIZON, NO_WHITENING, Whitening, write_places
 
 
 class QueryRows(NamedTuple):
@@ -46,38 +46,6 @@ def query_rows(rows: Array, prior: Prior) -> QueryRows:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
     return QueryRows(instances, products(instances, len(prior.first)))
-
-
-def responsibilities_of(
-    known: Known,
-    state: StreamState,
-    rows: QueryRows,
-    log_density: Array,
-    *,
-    subclass: Array | None = None,
-    weight: float | Array = 0.0,
-) -> Array:
-    """Compute the probabilities of each seat for n rows in the present state: equation (10), each row left out.
-
-    Parameters
-    ----------
-    known, state
-        The known classes, and the sampler's state.
-    rows, log_density
-        The rows, and their log densities under the known classes, shape (n, J).
-    subclass
-        Emerging subclass that includes each row, -1 if none.
-    weight
-        Weight of their seats.
-
-    Returns
-    -------
-    Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
-    """
-    n = len(log_density)
-    part_of = np.full(n, -1) if subclass is None else subclass
-    said = QueryDensities(log_density, log_new(known, rows.rows), part_of, np.full(n, weight, float))
-    return weigh(state, rows, said, known.prior)
 
 
 class QueryDensities(NamedTuple):
@@ -136,7 +104,12 @@ def place_of(ids: Array, key: int) -> int:
 
 @kernel
 def weigh(state: StreamState, query: QueryRows, densities: QueryDensities, prior: Prior) -> Array:
-    """Do the work of :func:`responsibilities_of` with all arguments given."""
+    """Compute the probabilities of each seat for n rows in the present state: equation (10), each row left out.
+
+    Returns
+    -------
+    Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
+    """
     out = np.empty((len(densities.weight), len(state.franchise.menu) + 1))
     weigh_into(out, state, terms_of(state.dishes, prior), query, densities, prior)
     return out
@@ -261,7 +234,7 @@ class View(NamedTuple):
     Attributes
     ----------
     fill, center, forward
-        Map to whitened coordinates (:class:`stream_osr.model.whitening.Whitening`).
+        Map to whitened coordinates (:class:`stream_osr.model.feature_space.whitening.Whitening`).
     packed
         As in :class:`stream_osr.model.student_t.StudentTerms`, shape (M, (d + 1) (d + 2) / 2).
     shape
@@ -272,7 +245,7 @@ class View(NamedTuple):
         Log probability of each place of the categories under each term, shape (M, V).
     columns, places, binary_features, open
         Raw features that are categories, the places of each, and the open categories, in which new values carry no
-        information (:class:`stream_osr.model.whitening.Whitening`).
+        information (:class:`stream_osr.model.feature_space.whitening.Whitening`).
     """
 
     fill: Array

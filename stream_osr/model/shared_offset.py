@@ -5,7 +5,7 @@ all instances, the known classes leave their place together and are found again 
 offset to a window of the stream. The known classes compete at their place, at the offset, and with one broad Gaussian
 for instances of no known class.
 
-The offset is a vector of raw features (:mod:`stream_osr.model.places`). Features that moved little are set
+The offset is a vector of raw features (:mod:`stream_osr.model.class_places`). Features that moved little are set
 to zero, and the others are fitted again, so that the offset names the features that moved. A feature may also have a
 gain, if the distances between the classes show it. Another unit or amplifier multiplies all features by one factor.
 """
@@ -16,20 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import Array
-from stream_osr.model.offset_fit import (
-    HEATS,
-    MOST_FEATURES,
-    PASSES,
-    ROUNDS,
-    Window,
-    expected,
-    fit_place,
-    fit_shares,
-    log_of_shares,
-    window_of,
-)
-from stream_osr.model.places import (
+from stream_osr.model.class_places import (
     LEAST_FACTOR,
     NEGLIGIBLE,
     NO_CLASS,
@@ -46,7 +33,20 @@ from stream_osr.model.places import (
     shift_of,
     split,
 )
-from stream_osr.model.yeo_johnson import unbend
+from stream_osr.model.feature_space.yeo_johnson import unbend
+from stream_osr.model.jit import Array
+from stream_osr.model.offset_fit import (
+    HEATS,
+    MOST_FEATURES,
+    PASSES,
+    ROUNDS,
+    Window,
+    expected,
+    fit_place,
+    fit_shares,
+    log_of_shares,
+    window_of,
+)
 
 SMALL = 0.25
 """Offset below which a feature counts as not moved, in standard deviations of the feature in training.
@@ -174,7 +174,7 @@ def find_shared_offset(
     places
         Known classes.
     rows
-        Whitened rows, perhaps with flags of missing features (:func:`stream_osr.model.places.split`).
+        Whitened rows, perhaps with flags of missing features (:func:`stream_osr.model.class_places.split`).
     now
         Present place, shape (2, p).
     independent

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import franchise as restaurant
+from stream_osr.model import restaurants
 from stream_osr.model.background_components import add_background_component, fit_background_components
 from stream_osr.model.categories import EXCLUSIVE
-from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, settle
+from stream_osr.model.dish_statistics import Dishes, copy_slots, dishes_with, empty_dishes, settle
+from stream_osr.model.feature_space.whitening import Whitening
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, ClassFields, Known, densities, leave_one_out
-from stream_osr.model.missing import nothing_missing
+from stream_osr.model.missing_features import nothing_missing
 from stream_osr.model.moves.hyperparameters import (
     ALPHA,
     GAMMA,
@@ -23,11 +24,10 @@ from stream_osr.model.moves.hyperparameters import (
     resample_alpha,
     resample_gamma,
 )
-from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import Prior, homogeneous, numbers_of
 from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
-from stream_osr.model.whitening import Whitening
 
 SPARE = 64
 
@@ -46,8 +46,8 @@ MOST_START, LEAST_START = 20, 10
 class Seating(NamedTuple):
     """Seats of a set of groups: the sampler's state between sweeps."""
 
-    guests: restaurant.Guests
-    franchise: restaurant.Franchise
+    guests: restaurants.Guests
+    franchise: restaurants.Franchise
     dishes: Dishes
 
 
@@ -65,14 +65,14 @@ def seat_by_groups(rows: Array, group: Array, dish: Array, prior: Prior, exclusi
     n_dishes = int(dish.max()) + 1
     pairs, table = np.unique(np.stack([group, dish]), axis=1, return_inverse=True)
     alpha, gamma, n_tables = ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate, pairs.shape[1]
-    franchise = restaurant.empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
-    guests = restaurant.Guests(
+    franchise = restaurants.empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
+    guests = restaurants.Guests(
         rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1)
     )
     dishes = dishes_with(rows, dish.astype(np.int64), n_dishes + SPARE, prior)
     for i in range(len(rows)):
-        restaurant.join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
-    franchise.owner[dish] = group if exclusive else restaurant.ANYONE
+        restaurants.join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
+    franchise.owner[dish] = group if exclusive else restaurants.ANYONE
     franchise.extent[:] = n_dishes, n_tables
     return Seating(guests, franchise, dishes)
 
@@ -81,7 +81,7 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
     """Copy the seating into arrays with ``spare`` more slots for dishes and for tables."""
     old = seating.franchise
     count, tables = len(old.menu), len(old.table_dish)
-    new = restaurant.empty_franchise(len(old.alpha), count + spare, tables + spare, 1.0, 1.0)
+    new = restaurants.empty_franchise(len(old.alpha), count + spare, tables + spare, 1.0, 1.0)
     for name, source, target in zip(old._fields, old, new, strict=True):
         if name == "seated":
             target[:, :count] = source
@@ -89,7 +89,7 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
             target[: len(source)] = source
     served = np.where((old.menu > 0) | (seating.dishes.size > 0), np.arange(count), -1)
     dishes = copy_slots(seating.dishes, served, count + spare)
-    return Seating(restaurant.Guests(*(v.copy() for v in seating.guests)), new, dishes)
+    return Seating(restaurants.Guests(*(v.copy() for v in seating.guests)), new, dishes)
 
 
 def sweep(
@@ -244,7 +244,7 @@ def summarize(
     dish = dish_of_guests(seating)
     n_groups, n_dishes = franchise.seated.shape
     tables = np.zeros((n_groups, n_dishes))
-    used = franchise.table_dish != restaurant.CLOSED
+    used = franchise.table_dish != restaurants.CLOSED
     np.add.at(tables, (franchise.table_group[used], franchise.table_dish[used]), 1.0)
     seated = franchise.seated
     size = seated.sum(axis=1)

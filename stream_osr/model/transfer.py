@@ -1,7 +1,7 @@
 """Transfer to a new trained model: the stream's subclasses in its coordinates and among its classes.
 
 Both models whiten rows by affine maps, so a plain sum of products in one model's coordinates is one in the other's.
-No parameter is estimated again. If the models transform features differently (:mod:`stream_osr.model.yeo_johnson`),
+No parameter is estimated again. If the models transform features differently (:mod:`.yeo_johnson`),
 rows are mapped exactly. Subclasses are mapped by the linear approximation about their mean. Known classes with a
 class shift are translated without approximation.
 """
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.binary_features import BinaryFeatures, each_flag
-from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive, settle
+from stream_osr.model.dish_statistics import Dishes, add, copy_slots, empty_dishes, log_predictive, settle
 from stream_osr.model.edit import rewrite, with_tables
-from stream_osr.model.franchise import CLOSED, StreamState
+from stream_osr.model.feature_space.binary_features import BinaryFeatures, each_flag
+from stream_osr.model.feature_space.whitening import Whitening, numeric
+from stream_osr.model.feature_space.yeo_johnson import YeoJohnson, bend, slopes, unbend
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots
 from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous, same_prior
-from stream_osr.model.whitening import Whitening, numeric
-from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
+from stream_osr.model.restaurants import CLOSED, StreamState
 
 OTHER = 1 << 30
 """Marker in place of the number of a value that this model does not have."""
@@ -153,7 +153,7 @@ def passage(
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_whitening, whiten
+    >>> from stream_osr.model.feature_space.whitening import fit_whitening, whiten
     >>> rng = np.random.default_rng(0)
     >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
     >>> old, new = fit_whitening(X, group), fit_whitening(3.0 * X[:, ::-1] + 1.0, group)

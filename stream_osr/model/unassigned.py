@@ -1,9 +1,4 @@
-"""Unassigned rows: a density of noise, and the detection of classes hidden among the rows.
-
-Noise is the alternative to a candidate class. It has no particular shape and fills about the range of the training
-data. A candidate is a class only if its instances are more probable as one subclass than as independent instances
-from that range. Their density is that of a Gaussian with the moments of a uniform distribution over the range. This
-is exact if many raw features form few coordinates. The candidate's own instances determine its width.
+"""Unassigned rows: the detection of classes hidden among them.
 
 A group of unassigned rows may be a class that noise hides, or one so rare that its seats fade. The search takes each
 arrival with its nearest neighbours. They form a class if they are more probable as one subclass than under each
@@ -19,148 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import categories
-from stream_osr.model import dishes as statistics
+from stream_osr.model import categories, dish_statistics
 from stream_osr.model.edit import slot_of
-from stream_osr.model.franchise import StreamState
 from stream_osr.model.gaussian import dot, quadratic
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known
-from stream_osr.model.marginal import log_marginal
 from stream_osr.model.moves.splitting import MISMATCH
+from stream_osr.model.noise import NARROWEST, NoiseModel, gain, log_density
 from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurants import StreamState
 from stream_osr.model.student_t import Location, log_placed
-from stream_osr.model.whitening import Whitening
-from stream_osr.model.yeo_johnson import bend
-
-NARROWEST = 0.25
-"""Least variance of the noise, relative to a uniform density over the range: noise may fill half the range."""
-OWN_WIDTH = 1e-2
-"""Variance added to each whitened coordinate, so that noise has a width where training has no range."""
-
-
-class Background(NamedTuple):
-    """Distribution of instances that resemble no class, from training.
-
-    Attributes
-    ----------
-    mean
-        Middle of the range of the training data, whitened, shape (d,).
-    covariance
-        Covariance of a uniform density over the range, whitened, shape (d, d).
-    """
-
-    mean: Array
-    covariance: Array
-
-
-def fit_noise_range(X: Array, whitening: Whitening) -> Background:
-    """Compute the range of training rows, NaN = missing, shape (n, p). Categories have no range.
-
-    Examples
-    --------
-    >>> from stream_osr.model.whitening import fit_whitening
-    >>> X = np.random.default_rng(0).uniform([0, 0], [6, 60], size=(500, 2))
-    >>> background = fit_noise_range(X, fit_whitening(X, np.arange(500) % 2))
-    >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
-    True
-    """
-    bent = bend(whitening.yeo_johnson, X)
-    filled = np.where(np.isnan(bent), whitening.fill, bent)
-    low, high = filled.min(axis=0), filled.max(axis=0)
-    spread = (high - low)[:, None] * whitening.forward / math.sqrt(12.0)
-    covariance = spread.T @ spread + OWN_WIDTH * np.eye(whitening.forward.shape[1])
-    return Background((0.5 * (low + high) - whitening.center) @ whitening.forward, covariance)
-
-
-class NoiseModel(NamedTuple):
-    """Gaussian noise, in the form for computing densities.
-
-    Attributes
-    ----------
-    form
-        Quadratic form of homogeneous rows: squared Mahalanobis distances, shape (d + 1, d + 1).
-    log_det
-        Log-determinant of the covariance.
-    """
-
-    form: Array
-    log_det: float
-
-
-def noise_model_of(noise_range: Background) -> NoiseModel:
-    """Derive the noise density from its range, once."""
-    mean, covariance = noise_range
-    shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
-    form = shifted.T @ np.linalg.solve(covariance, shifted)
-    return NoiseModel(form, float(np.linalg.slogdet(covariance)[1]))
-
-
-@kernel
-def log_density(square: float, n: int, d: int, log_det: float, narrowest: float) -> float:
-    """Log density of a group of rows under a Gaussian scaled to the width that suits the group best.
-
-    Parameters
-    ----------
-    square
-        Sum of the squared distances of the rows.
-    n, d
-        Number of rows, and of dimensions.
-    log_det
-        Log-determinant of the covariance.
-    narrowest
-        Least scale factor of the covariance.
-
-    Examples
-    --------
-    A row at distance 2 of a Gaussian in one dimension, whose variance is scaled by 4:
-
-    >>> round(log_density(4.0, 1, 1, 0.0, 1.0), 3)
-    -2.112
-    """
-    if d == 0:
-        return 0.0
-    wider = max(square / (n * d), narrowest)
-    return -0.5 * (n * (d * math.log(2.0 * math.pi * wider) + log_det) + square / wider)
-
-
-@kernel
-def gain(dishes: statistics.Dishes, k: int, noise: NoiseModel, prior: Prior, location: Location) -> float:
-    """Log likelihood gain of the instances of a subclass as one, compared with independent noise.
-
-    In noise the categories are independent, each with the frequencies of the base measure.
-
-    Parameters
-    ----------
-    dishes, k
-        The subclass.
-    noise
-        Noise model.
-    prior, location
-        Base measure, and the location of new subclasses.
-    """
-    n, matrix, log_det = dishes.size[k], dishes.matrix[k], dishes.log_det[k]
-    d, square, beyond = prior.n_features, 0.0, noise.log_det
-    square -= prior.beta * noise.form[d, d]
-    for a in range(d + 1):
-        square += dot(noise.form[a], matrix[a])
-        square -= prior.psi * prior.spread[a] * noise.form[a, a] if a < d else 0.0
-    together = log_marginal(n, matrix, log_det, prior, location)
-    if prior.first.shape[0] > 0:
-        together += categories.log_marginal(dishes.counts[k], prior)
-        together -= categories.log_apart(dishes.counts[k], prior)
-    return together - log_density(square, n, d, beyond, NARROWEST)
-
-
-def is_broad(dishes: statistics.Dishes, prior: Prior, noise: NoiseModel) -> Array:
-    """Find the subclasses wider than halfway from a known class to the noise, by volume, shape (K,)."""
-    if noise.log_det <= 0.0:
-        return np.zeros(len(dishes.size), bool)
-    d = prior.n_features
-    volume = dishes.log_det - d * np.log(np.maximum(prior.nu + dishes.size - d - 1.0, 1.0))
-    volume -= np.log(prior.beta + dishes.size)
-    return np.asarray(volume > 0.5 * noise.log_det)
-
 
 SIZES = (8, 16)
 """Sizes of candidate groups: an arrival with its nearest neighbours."""
@@ -177,7 +40,7 @@ GAIN = 0.5
 """Additional log odds required for each instance, because no noise matches the noise model exactly."""
 PASSES = 5
 """Most passes in which a core may grow."""
-LOOKED = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
+LOG_CANDIDATES = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
 """Log odds subtracted for the choice among the searches, which is repeated with each arrival."""
 
 
@@ -212,9 +75,9 @@ class _Scene(NamedTuple):
 
     prior: Prior
     location: Location
-    known: statistics.Dishes
-    emerging: statistics.Dishes
-    nobody: statistics.Dishes
+    known: dish_statistics.Dishes
+    emerging: dish_statistics.Dishes
+    nobody: dish_statistics.Dishes
     noise: NoiseModel
     alpha: float
 
@@ -265,7 +128,9 @@ def find_group(
     (known, state, noise), prior = around, around.known.prior
     begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1].copy()
     alpha = float(state.franchise.alpha[0])
-    scene = _Scene(prior, known.location, known.dishes, state.dishes, statistics.empty_dishes(1, prior), noise, alpha)
+    scene = _Scene(
+        prior, known.location, known.dishes, state.dishes, dish_statistics.empty_dishes(1, prior), noise, alpha
+    )
     no_home = (state.ids[:, None] == announced).any(axis=1)
     places = homogeneous(rows), seat, arrived, begin, state.ids, no_home
     if independent < 1.0:
@@ -285,7 +150,7 @@ def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no
         for g in range(len(near)):
             if near[g, SIZES[a] - 1] >= 0:
                 block, n = _rows_at(rows, near[g, : SIZES[a]]), len(rows) - begin[g // count]
-                alone[a, g] = _together(block, scene) + _log_odds(SIZES[a], n, scene.alpha) - LOOKED
+                alone[a, g] = _together(block, scene) + _log_odds(SIZES[a], n, scene.alpha) - LOG_CANDIDATES
                 odds[a * len(near) + g] = alone[a, g] - _of_nothing(block, scene, NARROWEST)
     for _ in range(len(odds)):
         best = int(odds.argmax())
@@ -316,7 +181,7 @@ def _find_large(
     _grow(core, among, scene)
     group = np.flatnonzero(core)
     block = _rows_at(rows, group)
-    alone = _together(block, scene) + _log_odds(len(group), len(rows), scene.alpha) - LOOKED
+    alone = _together(block, scene) + _log_odds(len(group), len(rows), scene.alpha) - LOG_CANDIDATES
     is_class = len(group) >= least and alone > _of_nothing(block, scene, NARROWEST)
     is_class = is_class and _sits_nowhere(group, 0, among, no_home, scene)
     if not (is_class and _is_no_outlier(alone, group, among, scene)):
@@ -384,7 +249,7 @@ def _together(block: Array, scene: _Scene) -> float:
         for a in range(d + 1):
             mean[a] += block[i, skip + a] / len(block)
         squares += dot(block[i, skip : skip + d], block[i, skip : skip + d])
-    total = statistics.log_block_predictive(scene.nobody, 0, block, False, scene.prior)
+    total = dish_statistics.log_block_predictive(scene.nobody, 0, block, False, scene.prior)
     return total + log_placed(mean, scene.prior, scene.location)
 
 
@@ -400,11 +265,11 @@ def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
 
 
 @kernel
-def _predicted(block: Array, dishes: statistics.Dishes, k: int, floor: float, prior: Prior) -> float:
+def _predicted(block: Array, dishes: dish_statistics.Dishes, k: int, floor: float, prior: Prior) -> float:
     """Log density of rows, each by itself, under a subclass, or minus infinity once it must be below ``floor``."""
     total, most = 0.0, dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     for i in range(len(block)):
-        total += statistics.log_predictive(dishes, k, block[i], prior)
+        total += dish_statistics.log_predictive(dishes, k, block[i], prior)
         if total + (len(block) - 1 - i) * most < floor:
             return -np.inf
     return total
@@ -427,7 +292,7 @@ def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) ->
     log_det -= math.log(r)
     square, of_values = 0.0, 0.0
     for i in range(len(block)):
-        square += wider * statistics.mahalanobis(known, near, block[i], prior) ** 2
+        square += wider * dish_statistics.mahalanobis(known, near, block[i], prior) ** 2
         of_values += categories.log_predictive(known.counts[near], block[i], prior)
     return alone > log_density(square, len(block), d, log_det, 1.0) + of_values
 
@@ -451,7 +316,7 @@ def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, sce
         for j in range(recent, len(among.slot)):
             beside += among.slot[j] == k
         block = _rows_at(among.rows, members[:count])
-        odds = _together(block, scene) + _log_odds(count, beside, scene.alpha) - LOOKED
+        odds = _together(block, scene) + _log_odds(count, beside, scene.alpha) - LOG_CANDIDATES
         if odds <= _predicted(block, dishes, k, odds, scene.prior):
             return False
     return True
@@ -461,17 +326,17 @@ def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, sce
 def _grow(core: Array, among: _Seated, scene: _Scene) -> None:
     """Add the unassigned rows that the core predicts better than all alternatives."""
     (rows, slot), (prior, dishes) = among, (scene.prior, scene.emerging)
-    own, n = statistics.empty_dishes(1, prior), len(rows)
+    own, n = dish_statistics.empty_dishes(1, prior), len(rows)
     beside = np.empty(n)
     for i in range(n):
         beside[i] = _of_nothing(rows[i : i + 1], scene, 1.0) + math.log(n)
         if slot[i] >= 0:
-            there = statistics.log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
+            there = dish_statistics.log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
             beside[i] = max(beside[i], there)
     for _ in range(PASSES):
         block = rows[core]
-        statistics.sum_up(own, np.zeros(len(block), np.int64), block, prior)
+        dish_statistics.sum_up(own, np.zeros(len(block), np.int64), block, prior)
         for i in range(n):
-            core[i] |= statistics.log_predictive(own, 0, rows[i], prior) + math.log(len(block)) > beside[i]
+            core[i] |= dish_statistics.log_predictive(own, 0, rows[i], prior) + math.log(len(block)) > beside[i]
         if core.sum() == len(block):
             break

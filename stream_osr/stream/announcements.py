@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_osr.config import Label
-from stream_osr.discovery import events as ev
+from stream_osr.discovery import events
+from stream_osr.discovery.event_base import Event
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.histories import trend
-from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
-from stream_osr.model.franchise import StreamState
+from stream_osr.discovery.lifecycle import EXEMPLARS, announced_ids, estimate_new_classes
+from stream_osr.model.restaurants import StreamState
+from stream_osr.parameters import Label
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
 from stream_osr.training.trained import TrainedModel
 
@@ -26,7 +27,7 @@ def about(trained: TrainedModel, state: StreamState) -> dict[str, Any]:
 
 def events_of(
     trained: TrainedModel, labels: Sequence[Label], update: LifecycleUpdate, before: int
-) -> tuple[Chain, list[ev.Event]]:
+) -> tuple[Chain, list[Event]]:
     """Turn the changes of the leader's emerging subclasses into events.
 
     Parameters
@@ -45,43 +46,45 @@ def events_of(
     chain, changes, (merged, split, _) = update.chain, update.changes, update.identities
     chain_results, common_fields = chain._replace(state=update.seated), about(trained, chain.state)
     size = sizes_of(update.seated)
-    events: list[ev.Event] = []
+    found: list[Event] = []
     for younger, older in merged.items():
         if younger < before and older in size:
-            events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size[older], **common_fields))
+            found.append(events.SubclassMerged(subclass_id=younger, into=older, size=size[older], **common_fields))
     for new, (old, _) in split.items():
         if new < before or new in changes.emerged:
             continue  # a core, found to be what was there already, or announced below
         summaries = describe(trained, labels, chain_results, new)
         summaries = {name: summaries[name] for name in ("exemplars", "explanation")}
-        events.append(
-            ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size[old], size[new]), **summaries, **common_fields)
+        found.append(
+            events.SubclassSplit(
+                subclass_id=old, new_id=new, sizes=(size[old], size[new]), **summaries, **common_fields
+            )
         )
-    kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
+    kinds = (events.SubclassEmerged, events.SubclassGrew, events.SubclassDormant, events.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         alive = [key for key in keys if key in chain.life.subclasses]
-        events += [kind(**describe(trained, labels, chain_results, key), **common_fields) for key in alive]
+        found += [kind(**describe(trained, labels, chain_results, key), **common_fields) for key in alive]
     for key in update.refuted:
         check = chain.check
         assert check is not None
         at = check.ids.tolist().index(key)
         why: dict[str, Any] = {"label": labels[int(check.owner[at])], "known_share": float(check.known[at])}
-        events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **common_fields))
+        found.append(events.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **common_fields))
     for key, subclass in update.ended.items():
-        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **common_fields))
+        found.append(events.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **common_fields))
     chain, changed = estimate_anew(trained, chain, common_fields)
-    return chain, [*events, *changed]
+    return chain, [*found, *changed]
 
 
 def estimate_anew(
     trained: TrainedModel, chain: Chain, common_fields: dict[str, Any]
-) -> tuple[Chain, list[ev.NewClassesChanged]]:
+) -> tuple[Chain, list[events.NewClassesChanged]]:
     """Compute the paper's Delta, and emit an event if it has changed."""
-    life, emerged = chain.life, worth_telling(chain.life)
+    life, emerged = chain.life, announced_ids(chain.life)
     delta = estimate_new_classes(len(emerged), len(trained.draws[0].ids), len(trained.labels))
     if delta == life.delta:
         return chain, []
-    event = ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **common_fields)
+    event = events.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **common_fields)
     return chain._replace(life=life._replace(delta=delta)), [event]
 
 
@@ -109,24 +112,24 @@ def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: 
 class Budget(NamedTuple):
     """Limits of some kinds of events: the most at once, and the long-run number for each 1000 instances."""
 
-    kinds: tuple[type[ev.Event], ...]
+    kinds: tuple[type[Event], ...]
     at_once: int
     in_thousand: int
 
 
 BUDGETS = (
-    Budget((ev.SubclassEmerged,), 150, 30),
-    Budget((ev.ClassDrifted, ev.ColumnFailed, ev.RowsRepeated), 150, 30),
+    Budget((events.SubclassEmerged,), 150, 30),
+    Budget((events.ClassDrifted, events.ColumnFailed, events.RowsRepeated), 150, 30),
     Budget(
         (
-            ev.SubclassGrew,
-            ev.SubclassDormant,
-            ev.SubclassRecurred,
-            ev.SubclassMerged,
-            ev.SubclassSplit,
-            ev.SubclassForgotten,
-            ev.SubclassRefuted,
-            ev.NewClassesChanged,
+            events.SubclassGrew,
+            events.SubclassDormant,
+            events.SubclassRecurred,
+            events.SubclassMerged,
+            events.SubclassSplit,
+            events.SubclassForgotten,
+            events.SubclassRefuted,
+            events.NewClassesChanged,
         ),
         300,
         60,
@@ -175,15 +178,15 @@ class EventBudget(NamedTuple):
 
 
 def within_budgets(
-    event_budget: EventBudget, events: Sequence[ev.Event], seen: int, announced: Collection[int]
-) -> tuple[EventBudget, list[ev.Event]]:
+    event_budget: EventBudget, emitted: Sequence[Event], seen: int, announced: Collection[int]
+) -> tuple[EventBudget, list[Event]]:
     """Select the events of a batch to report one by one. The others wait for a summary.
 
     Parameters
     ----------
     event_budget
         Budget after the batch before. It does not change.
-    events
+    emitted
         Events of the batch, in order.
     seen
         Instances of the stream, including those of the batch.
@@ -194,10 +197,10 @@ def within_budgets(
     came = seen - event_budget.seen
     spent = [max(0, gone - came * of.in_thousand) for gone, of in zip(event_budget.spent, BUDGETS, strict=True)]
     counts, emerged, since = dict(event_budget.counts), list(event_budget.emerged), event_budget.since
-    reported: list[ev.Event] = []
-    for event in events:
+    reported: list[Event] = []
+    for event in emitted:
         number = next((at for at, of in enumerate(BUDGETS) if type(event) in of.kinds), None)
-        lifecycle_update = isinstance(event, ev.SubclassMerged) and event.subclass_id in announced
+        lifecycle_update = isinstance(event, events.SubclassMerged) and event.subclass_id in announced
         if number is None or lifecycle_update:
             reported.append(event)
         elif spent[number] + _UNIT <= BUDGETS[number].at_once * _UNIT:
@@ -206,9 +209,9 @@ def within_budgets(
         else:
             since = since if counts else event.seq
             counts[type(event).__name__] = counts.get(type(event).__name__, 0) + 1
-            if isinstance(event, ev.SubclassEmerged):
+            if isinstance(event, events.SubclassEmerged):
                 emerged.append(event.subclass_id)
-    until = events[-1].seq if len(reported) < len(events) else event_budget.until
+    until = emitted[-1].seq if len(reported) < len(emitted) else event_budget.until
     return event_budget._replace(
         spent=tuple(spent), seen=seen, counts=counts, since=since, until=until, emerged=tuple(emerged)
     ), reported
@@ -216,7 +219,7 @@ def within_budgets(
 
 def sum_up(
     event_budget: EventBudget, common_fields: dict[str, Any], *, end: bool = False
-) -> tuple[EventBudget, list[ev.EventsSummed]]:
+) -> tuple[EventBudget, list[events.EventsSummed]]:
     """Summarise the waiting events when the summary is due.
 
     Parameters
@@ -232,5 +235,5 @@ def sum_up(
     if not event_budget.counts or not (end or seen - event_budget.summed_at >= SUMMED_EVERY):
         return event_budget, []
     _, _, counts, since, until, emerged, _ = event_budget
-    summed = ev.EventsSummed(counts=dict(counts), since=since, until=until, emerged=emerged, **common_fields)
+    summed = events.EventsSummed(counts=dict(counts), since=since, until=until, emerged=emerged, **common_fields)
     return event_budget._replace(counts={}, emerged=(), summed_at=seen), [summed]

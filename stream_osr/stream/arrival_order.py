@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import dependence
+from stream_osr.model import autocorrelation, dependence
 from stream_osr.model.class_runs import Runs
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import Chains, opening_seats
-from stream_osr.trust.levels import quantiles
+from stream_osr.trust.density_levels import quantiles
 from stream_osr.trust.references import References, once
 
 TYPICAL_FROM = 0.2
@@ -80,7 +80,7 @@ class Arrival(NamedTuple):
         Runs of the known classes. ``None`` as long as neighbours are independent.
     """
 
-    pairs: dependence.Pairs
+    pairs: autocorrelation.Pairs
     residual: np.ndarray
     group: np.ndarray
     at: np.ndarray
@@ -128,7 +128,7 @@ def begin(order: dependence.ArrivalOrder) -> Arrival:
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
     usual, typical = np.zeros((n_classes, d + 1)), np.zeros((n_classes, 2))
-    pairs = dependence.no_pairs(n_classes, d)
+    pairs = autocorrelation.no_pairs(n_classes, d)
     arrival = Arrival(pairs, np.zeros((0, d)), nothing, nothing, usual, typical=typical)
     if order.process is None:
         return arrival
@@ -136,13 +136,13 @@ def begin(order: dependence.ArrivalOrder) -> Arrival:
     return _fitted(arrival, order.process, order.pairs)._replace(tracked=tracked, since=0)
 
 
-def _fitted(arrival: Arrival, process: dependence.Process, pairs: dependence.Pairs) -> Arrival:
+def _fitted(arrival: Arrival, process: dependence.Process, pairs: autocorrelation.Pairs) -> Arrival:
     return arrival._replace(process=process, independent=dependence.effective_share(pairs, process))
 
 
 def predict(
     arrival: Arrival,
-    residuals: dependence.Residuals,
+    residuals: autocorrelation.Residuals,
     chains: Chains,
     references: References,
     rows: np.ndarray,
@@ -222,26 +222,30 @@ def test(
     arrival = _count_typical(arrival, near, typical, unknown, many, now)
     plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
-    z = dependence.shortened(dependence.whitened(order.residuals, rows, near))
+    z = autocorrelation.shortened(autocorrelation.whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
     residual = np.concatenate([arrival.residual, z])
     at = np.concatenate([arrival.at, first + np.arange(len(rows))])
     count = arrival.usual[:, :1]
-    middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
+    middle = np.where(count >= autocorrelation.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
     _add_rows(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
     dependent = arrival.process is not None
-    pairs = dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE))
-    suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
-    pairs = dependence.count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
-    last = slice(-int(dependence.LAGS[-1]), None)
+    pairs = autocorrelation.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE))
+    suspicious = dependent or autocorrelation.correlation_of(pairs)[0] > autocorrelation.STILL_CORRELATED
+    pairs = autocorrelation.count_pairs(
+        pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious
+    )
+    last = slice(-int(autocorrelation.LAGS[-1]), None)
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
-    found = dependence.is_dependent(pairs, dependence.LEAST_STREAM_PAIRS, dependence.CORRELATED_STREAM, was=dependent)
+    found = autocorrelation.is_dependent(
+        pairs, autocorrelation.LEAST_STREAM_PAIRS, autocorrelation.CORRELATED_STREAM, was=dependent
+    )
     if found and not dependent and n_classes > 1:
-        rest, errors, _ = dependence.correlation_of(dependence.without_strongest(pairs))
-        found = rest > dependence.CORRELATED_STREAM and errors > ELSEWHERE
+        rest, errors, _ = autocorrelation.correlation_of(autocorrelation.without_strongest(pairs))
+        found = rest > autocorrelation.CORRELATED_STREAM and errors > ELSEWHERE
     if not found:
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:

@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery import events as ev
-from stream_osr.model.missing import NOTHING, MissingPattern, filled_in
+from stream_osr.discovery.event_base import Event
+from stream_osr.model.missing_features import NOTHING, MissingPattern, filled_in
 from stream_osr.model.prior import numbers_of
-from stream_osr.stream import seating
+from stream_osr.parameters import Parameters
+from stream_osr.stream import batch_seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
+from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
 from stream_osr.stream.frame import at_training, follow_frame, report_frame, start_frame
 from stream_osr.stream.late_labels import Evidence, learn_evidence
-from stream_osr.stream.lifecycle import follow
 from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import Dependence, limit_false_unknown, score_references
-from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import BufferedInstance, Stream
+from stream_osr.stream.subclass_changes import follow
 from stream_osr.support.parallel import one_thread
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.prior_odds import shift_odds
@@ -38,7 +38,7 @@ class BatchOutput(NamedTuple):
     """Final decisions, events, and counts of a closed batch or of a change of seats between batches."""
 
     decisions: Sequence[Decision] = ()
-    events: Sequence[ev.Event] = ()
+    events: Sequence[Event] = ()
     counts: Mapping[str, int] = MappingProxyType({})
 
     def then(self, later: BatchOutput) -> BatchOutput:
@@ -107,7 +107,7 @@ def close_arrivals(
     """
     announced = set(stream.life.ids[stream.life.emerged].tolist())
     unknown_keys: list[Any] = []
-    events: list[ev.Event] = []
+    events: list[Event] = []
     with one_thread():
         if evidence:
             stream, unknown_keys = learn_evidence(stream, evidence, parameters)
@@ -125,7 +125,7 @@ def close_arrivals(
 
 def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Run a batch through its stages. Its decisions become final on release."""
     if not parameters.follow_drift:  # classes that follow their instances have no common place to leave
         stream = stream._replace(frame=stream.frame or start_frame(trained))
@@ -142,25 +142,25 @@ def _go_through(
 
 def _judge(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
-) -> tuple[Stream, list[ev.Event], BatchPosterior]:
+) -> tuple[Stream, list[Event], BatchPosterior]:
     """Run a batch through its stages in the stream's present frame."""
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
     odd = [] if noticed is None else np.flatnonzero(noticed.odd.any(axis=1)).tolist()
     rows = at_training(trained, stream.frame, arrived.rows, stream.state.seen)
-    rows = seating.complete(stream.chains, rows, parameters, missing)
+    rows = batch_seating.complete(stream.chains, rows, parameters, missing)
     if repeats and missing is not None:
         rows, missing = without_repeats(stream, rows, missing, repeats, parameters)
     chain_results, arrival = seat(trained, stream, rows, parameters, missing, repeats)
     dependent = arrival is not None and arrival.counts_typicality
-    posterior, odds = seating.average(chain_results, rows, stream.odds, parameters, dependent=dependent)
+    posterior, odds = batch_seating.average(chain_results, rows, stream.odds, parameters, dependent=dependent)
     shown = posterior
     if noticed is not None and repeats:
         raw = as_first(noticed, posterior.raw)
         shown = posterior._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
     after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, posterior, parameters)
-    failed = list[ev.Event]()
+    failed = list[Event]()
     if noticed is not None:
         decisions = with_reasons(trained, noticed, decisions)
         after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
@@ -183,7 +183,9 @@ def without_repeats(
 ) -> tuple[np.ndarray, MissingPattern]:
     """Replace repeated rows by draws from the known classes, so that they are no evidence of a new class."""
     rows, known, theirs = rows.copy(), range(len(stream.labels)), missing._replace(pattern=missing.pattern[repeats])
-    rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, n_references=-1, only=known)
+    rows[repeats] = batch_seating.complete(
+        stream.chains, rows[repeats], parameters, theirs, n_references=-1, only=known
+    )
     return rows, filled_in(missing, repeats)
 
 
@@ -213,25 +215,23 @@ def seat(
             order = order._replace(residuals=order.residuals._replace(mean=order.residuals.mean + moved))
         kept = parameters.window_after(len(rows))
         arrival, gain = predict(arrival, order.residuals, stream.chains, references, rows, incomplete, kept)
-    chain_results = seating.seat(stream.chains, rows, parameters, missing, gain)
+    chain_results = batch_seating.seat(stream.chains, rows, parameters, missing, gain)
     if references is None:
         return chain_results, arrival
     dependent = _dependence(arrival, trained, repeats)
-    balanced, runs = score_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
+    scored, runs = score_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
     if arrival is not None and order is not None:
-        frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
+        frozen = np.mean([one.result.log_density for one in scored], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
             frozen = frozen - gain[-len(rows) :, None]
         numeric = numbers_of(rows, stream.known.prior)
-        unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
+        unknown = np.mean([one.result.probabilities[:, -1] for one in scored], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if dependent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
             dependent = _dependence(arrival, trained, repeats)
-            balanced, runs = score_references(
-                chain_results, references, rows, parameters, shifts, dependent=dependent
-            )
+            scored, runs = score_references(chain_results, references, rows, parameters, shifts, dependent=dependent)
         arrival = arrival._replace(runs=runs)
-    return limit_false_unknown(balanced, references, parameters.max_false_unknown), arrival
+    return limit_false_unknown(scored, references, parameters.max_false_unknown), arrival
 
 
 def _dependence(arrival: Arrival | None, trained: TrainedModel, repeats: Sequence[int]) -> Dependence | None:
@@ -246,5 +246,5 @@ def settle(
     """Continue with the chains after the batch, and update the remembered instances with merges and moves."""
     seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
     batch = DecidedBatch(posterior.rows, arrived.keys, arrived.times, seen, nowhere, posterior.probabilities[:, -1])
-    chains, recent = seating.settle(posterior, stream.recent, batch, parameters.label_horizon)
+    chains, recent = batch_seating.settle(posterior, stream.recent, batch, parameters.label_horizon)
     return stream._replace(chains=chains, recent=recent), batch

@@ -10,18 +10,19 @@ from itertools import chain
 
 import numpy as np
 
-from stream_osr.config import Label
-from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import SubclassForgotten
 from stream_osr.discovery.histories import SubclassHistory, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.instances.kinds import recoded
-from stream_osr.model.franchise import CLOSED
 from stream_osr.model.lifecycle_moves import DormantSubclasses, no_dormant, only_dormant
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import width_of
+from stream_osr.model.restaurants import CLOSED
 from stream_osr.model.transfer import CategoryOrigin, CoordinateMap, class_of, move_in, origins, passage, restate
+from stream_osr.parameters import Label
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.naming import adopt, with_estimate
@@ -36,9 +37,9 @@ MOST_ROWS = 128
 _REMEDY = "Train on the same features, or start a new stream"
 
 
-def carry_over(
+def carry_stream(
     its: TrainedModel, earlier: Stream, trained: TrainedModel, stream: Stream
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Carry the emerging subclasses of an earlier model's stream over to a new stream.
 
     Parameters
@@ -87,8 +88,8 @@ def carry_over(
         decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
         common, ended = about(trained, stream.state), earlier.life.subclasses
         told_of = set(earlier.life.ids[earlier.life.announced_unmuted].tolist())
-        events: list[ev.Event] = [
-            ev.SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
+        events: list[Event] = [
+            SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
             for key in carried[0][2]
             if key in told_of
         ]

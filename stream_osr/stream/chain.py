@@ -9,16 +9,16 @@ import numpy as np
 
 from stream_osr.discovery.histories import Lifecycle, SubclassHistory, lifecycle
 from stream_osr.discovery.lifecycle import LifecycleChanges
-from stream_osr.model import edit
-from stream_osr.model import step as sampler
-from stream_osr.model.franchise import StreamState
+from stream_osr.model import class_edits, edit, sampler
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.lifecycle_moves import DormantSubclasses, bring_back, no_dormant
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
+from stream_osr.model.restaurants import StreamState
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.training.trained import TrainedModel
-from stream_osr.trust.balance import KnownShares, ReferenceCounts
+from stream_osr.trust.known_shares import KnownShares
+from stream_osr.trust.reference_counts import ReferenceCounts
 
 PRIOR_SEATS = 50.0
 """Seats of the known classes at the beginning of a stream. They fade like all others."""
@@ -161,7 +161,7 @@ class LifecycleUpdate(NamedTuple):
         return self._replace(chain=chain, recent=recent, identities=self.identities.then(later))
 
 
-def without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChanges:
+def changes_without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChanges:
     """Remove some subclasses from the changes."""
     return LifecycleChanges(*(tuple(key for key in kind if key not in gone) for kind in changes))
 
@@ -199,7 +199,7 @@ def with_densities(chains: Chains, trained: TrainedModel) -> Chains:
 def refreshed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to changed or additional known classes."""
     frozen = densities(known)
-    state = edit.refresh_classes(chain.state, frozen)
+    state = class_edits.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 

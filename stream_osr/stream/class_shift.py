@@ -26,12 +26,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import log_predictives
+from stream_osr.model.dish_statistics import log_predictives
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import homogeneous, numbers_of
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.stream.chain import move_classes
-from stream_osr.stream.seating import BatchPosterior
 from stream_osr.stream.state import ClassShift, Stream
 
 SHIFT_HALF_LIFE = 100.0

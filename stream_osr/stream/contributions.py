@@ -1,6 +1,6 @@
 """Contributions of the features to the log-odds of a row, in the caller's units.
 
-They are computed on request, from the present state alone (:mod:`stream_osr.model.contributions`).
+They are computed on request, from the present state alone (:mod:`stream_osr.model.log_odds_parts`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
-from stream_osr.discovery.events import NEW_VALUE
+from stream_osr.discovery.event_base import NEW_VALUE
 from stream_osr.discovery.explain import category_names
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import unknown_label
-from stream_osr.model.contributions import LogOddsParts, QueryForms, query_forms, split_log_odds
+from stream_osr.model.feature_space.whitening import numeric
+from stream_osr.model.log_odds_parts import LogOddsParts, QueryForms, query_forms, split_log_odds
 from stream_osr.model.responsibilities import log_seats_of, view
-from stream_osr.model.whitening import numeric
+from stream_osr.parameters import Label, Parameters
 from stream_osr.printable_text import printable
 from stream_osr.stream.faults import believable
 from stream_osr.stream.odd_columns import ForeignColumns

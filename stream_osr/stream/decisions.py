@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.instances.labels import unknown_label
 from stream_osr.model.known import Known
+from stream_osr.parameters import Parameters
+from stream_osr.stream.batch_seating import BatchPosterior, window_together
 from stream_osr.stream.chain import IdentityChanges
-from stream_osr.stream.seating import BatchPosterior, window_together
 from stream_osr.stream.state import DelayedDecisions, Stream
 from stream_osr.trust.prior_odds import shift_odds
 

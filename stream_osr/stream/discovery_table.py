@@ -1,4 +1,4 @@
-"""The discovery table of the paper: a summary, or a row for each subclass."""
+"""The discovery table of the paper (a summary, or a row for each subclass), and the signals of a stream."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.discovery.new_classes import NewClasses
-from stream_osr.discovery.summaries import ALL_MET, DiscoveryRow, Summary
+from stream_osr.discovery.summaries import ALL_MET, DiscoveryRow, Signals, Summary
 from stream_osr.model.marginal import dishes_of
 from stream_osr.model.nearest import nearest_known
+from stream_osr.parameters import Label
 from stream_osr.stream.chain import sizes_of
+from stream_osr.stream.faults import changed_columns, error_codes, faulty_columns
+from stream_osr.stream.frame import frame_text
+from stream_osr.stream.monitoring import dependence, expected_recall
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import ExpectedRecall
@@ -78,6 +81,23 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
     )
 
 
+def signals_of(state: RecognizerState) -> Signals:
+    """Return the signals of a stream. During training they only count bad rows."""
+    trained, stream, bad = state.trained, state.stream, state.counters["bad_rows"]
+    if trained is None or stream is None:
+        return Signals(data_quality=bad)
+    return stream.signals._replace(
+        data_quality=bad,
+        expected_recall=expected_recall(trained, stream),
+        recall_dropped=stream.called is not None and stream.called.dropped,
+        faulty_columns=faulty_columns(trained, stream),
+        changed_columns=changed_columns(trained, stream),
+        error_codes=error_codes(trained, stream),
+        frame=frame_text(trained, stream.frame),
+        dependence=dependence(trained, stream),
+    )
+
+
 def _groups(stream: Stream) -> list[DiscoveryRow]:
     """Summarise the known classes by the shares of their subclasses."""
     known, out = stream.known, []
@@ -92,9 +112,7 @@ def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
     life, dormant = stream.life, stream.chains[0].dormant
     emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
     there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
-    return there + [
-        (int(key), int(size), True) for key, size in zip(dormant.ids, dormant.statistics.size, strict=True)
-    ]
+    return there + [(int(key), int(n), True) for key, n in zip(dormant.ids, dormant.statistics.size, strict=True)]
 
 
 def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.decision import Decision
-from stream_osr.discovery import data_quality
-from stream_osr.discovery import events as ev
+from stream_osr.discovery import data_quality, repeated_rows
+from stream_osr.discovery.event_base import Event, Moment
+from stream_osr.discovery.events import ColumnFailed, RowsRepeated
 from stream_osr.instances.kinds import Name
 from stream_osr.stream.announcements import about
 from stream_osr.stream.odd_columns import ForeignColumns
@@ -58,7 +59,7 @@ def notice(trained: TrainedModel, stream: Stream, values: np.ndarray) -> BatchFa
     columns, hidden, begun = data_quality.follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
     if usual.rows.once:
-        rows = data_quality.fingerprints(values)
+        rows = repeated_rows.fingerprints(values)
         repeats = _repeats(usual.rows.once, before, rows, len(stream.labels))
         hidden[list(repeats)] = True
     if hidden.any():
@@ -73,7 +74,7 @@ def _repeats(once: int, before: DataFaults, rows: np.ndarray, n_classes: int) ->
     together = np.concatenate([before.rows, rows])
     if len(_repeated(together)) < once - 1:
         return {}
-    copies = np.array(data_quality.copies_of(together)[len(before.rows) :])
+    copies = np.array(repeated_rows.copies_of(together)[len(before.rows) :])
     many = set(rows[copies >= once].tolist())
     first: dict[int, int | Copy] = {each.row: each for each in before.copies if len(each.raw) == n_classes + 1}
     out: dict[int, int | Copy] = {}
@@ -158,7 +159,7 @@ def settle_faults(
     noticed: BatchFaults,
     raw: np.ndarray,
     decisions: list[Decision],
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Record the state of columns and rows after a batch, and report new faults.
 
     Parameters
@@ -172,19 +173,19 @@ def settle_faults(
     """
     usual, summaries = trained.usual, about(trained, after.state)
     assert usual is not None
-    events: list[ev.Event] = []
+    events: list[Event] = []
     for fault in noticed.begun:
         facts, at = fault._asdict(), fault.column
         low, high = (float(end[at]) for end in (usual.low, usual.high))
         if not np.isnan(usual.constant[at]):
             low = high = float(usual.constant[at])
         facts |= {"column": trained.names[at], "low": low, "high": high}
-        events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **summaries))
+        events.append(ColumnFailed(**facts, longest=int(usual.longest[at]), **summaries))
     if not usual.rows.once:
         return after._replace(faults=DataFaults(noticed.columns, foreign=noticed.foreign)), events
     earlier = DataFaults(noticed.columns) if before.faults is None else before.faults
     together = np.concatenate([earlier.rows, noticed.rows])
-    rows, copies = together[-data_quality.WINDOW :], {each.row: each for each in earlier.copies}
+    rows, copies = together[-repeated_rows.WINDOW :], {each.row: each for each in earlier.copies}
     for row in sorted(set(_repeated(together).tolist())):
         came, known = np.flatnonzero(noticed.rows == row), row in copies and len(copies[row].raw) == raw.shape[1]
         if len(came) and not known:
@@ -194,7 +195,7 @@ def settle_faults(
         if size >= usual.rows.reported_from and not copies[row].repeats:
             copies[row] = copies[row]._replace(repeats=True)
             first = copies[row].decision
-            moment = ev.Moment(first.seq, first.t, first.key)
-            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **summaries))
+            moment = Moment(first.seq, first.t, first.key)
+            events.append(RowsRepeated(first=moment, size=size, usual=usual.rows.most, **summaries))
     kept = tuple(copy for copy in copies.values() if copy.row in rows)
     return after._replace(faults=DataFaults(noticed.columns, rows, kept, noticed.foreign)), events

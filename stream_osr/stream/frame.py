@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery import events as ev
+from stream_osr.discovery.event_base import Event, moved_text
+from stream_osr.discovery.events import FrameMoved
 from stream_osr.errors import NothingToJudge
 from stream_osr.instances.kinds import Name
-from stream_osr.model.places import (
+from stream_osr.model import shared_offset
+from stream_osr.model.class_places import (
     Places,
     features_unmoved,
     is_typical,
@@ -28,19 +30,8 @@ from stream_osr.model.places import (
     unmoved,
 )
 from stream_osr.model.prior import numbers_of, width_of
-from stream_osr.model.shared_offset import (
-    SMALL,
-    STAYED,
-    WINDOW,
-    SharedOffset,
-    contradict,
-    features_that_moved,
-    find_shared_offset,
-    is_narrow,
-    stay,
-)
 from stream_osr.stream.arrival_order import Arrival, independent_locations
-from stream_osr.stream.seating import BatchPosterior
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.references import References, once
 
@@ -55,7 +46,7 @@ THIN = 16
 them has 4096 instances, so that several recordings or bouts are in it."""
 FEW = 16
 """Instances after a move in which an emerging subclass may begin."""
-LONGEST, OFTEN = 4096, 512
+LONGEST_WAIT, LONGEST_WAIT_DEPENDENT = 4096, 512
 """Most instances between two fits, and if most of a dependent stream is unusual: a bout of one class shows no move.
 
 After each fit without a result, the interval doubles. A fit of 256 instances costs 10 to 20 ms with four classes and
@@ -192,8 +183,8 @@ def follow_frame(
     flags = np.zeros((len(numbers), len(trained.whitening.center))) if lacks is None else lacks
     came = np.hstack([posterior.rows[:, : len(trained.known.prior.first)], numbers, flags])
     frame = frame._replace(
-        rows=np.concatenate([frame.rows, came])[-WINDOW:],
-        thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-WINDOW:],
+        rows=np.concatenate([frame.rows, came])[-shared_offset.WINDOW :],
+        thinned=np.concatenate([frame.thinned, came[(len(came) - seen) % THIN :: THIN]])[-shared_offset.WINDOW :],
         unusual=_unusual(trained, frame, posterior, arrival),
         untested=frame.untested + len(came),
     )
@@ -204,21 +195,19 @@ def follow_frame(
     places, frame = _places(trained), frame._replace(untested=0)
     independent = independent_locations(arrival, trained.order)
     if share > SUSPICIOUS:
-        stays = stay(places, frame.rows[-LATEST:], frame.place)
+        stays = shared_offset.stay(places, frame.rows[-LATEST:], frame.place)
         for rows, step in () if stays else _windows(places, frame, independent):
-            found = find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
-            wanders = independent < 1.0 and found.before >= STAYED and (step > 1 or found.classes < TOGETHER)
-            if (
-                found.has_moved
-                and not wanders
-                and not (frame.verdict == REJECTED and _alike(places, found.place, frame.reported))
-            ):
+            found = shared_offset.find_shared_offset(places, rows, frame.place, independent if step == 1 else 1.0)
+            stayed = found.before >= shared_offset.STAYED
+            wanders = independent < 1.0 and stayed and (step > 1 or found.classes < TOGETHER)
+            rejected = frame.verdict == REJECTED and _alike(places, found.place, frame.reported)
+            if found.has_moved and not wanders and not rejected:
                 all_rows = frame.rows if step == 1 else rows
                 first = _since(places, all_rows, found.place, frame.place)
                 there = frame._replace(place=found.place, before=frame.place, typical=found.after, verdict=0)
                 return there._replace(since=max(0, seen - step * (len(all_rows) - first)), wait=LATEST), True
         if not frame.has_moved:
-            longest = OFTEN if share > 0.5 and independent < 1.0 else LONGEST
+            longest = LONGEST_WAIT_DEPENDENT if share > 0.5 and independent < 1.0 else LONGEST_WAIT
             return frame._replace(wait=min(2 * frame.wait, longest), typical=1.0 - share), False
     if frame.has_moved:
         rows, step = (_windows(places, frame, independent) or [(frame.rows, 1)])[-1]
@@ -228,11 +217,11 @@ def follow_frame(
         rows = rows[-min(max(since, LATEST), len(rows)) :]
         if step > 1:
             apart = min(1.0, step * independent)
-            found = find_shared_offset(places, rows, frame.place, apart, track=True)
+            found = shared_offset.find_shared_offset(places, rows, frame.place, apart, track=True)
             gain = apart * log_ratio(places, rows, found.place, frame.place).sum()
             if gain <= MOVED_ON + 0.5 * found.parameters:
                 return frame._replace(wait=LATEST), False
-        elif contradict(places, rows[-LATEST:], frame.place, independent):
+        elif shared_offset.contradict(places, rows[-LATEST:], frame.place, independent):
             found = _followed(places, rows, frame.place, independent)
         else:
             return frame._replace(wait=LATEST), False
@@ -247,9 +236,9 @@ def _windows(places: Places, frame: Frame, independent: float) -> list[tuple[np.
     A window with less information than one independent instance shows no class. If dependent neighbours say little
     about the spread of the classes, a longer window of instances that are further apart comes last.
     """
-    rows = [frame.rows[-n:] for n in (LATEST, WINDOW) if n == LATEST or len(frame.rows) > LATEST]
+    rows = [frame.rows[-n:] for n in (LATEST, shared_offset.WINDOW) if n == LATEST or len(frame.rows) > LATEST]
     windows = [(each, 1) for each in rows if independent * len(each) > 1.0]
-    if is_narrow(places, frame.rows, independent) and len(frame.thinned) >= LATEST:
+    if shared_offset.is_narrow(places, frame.rows, independent) and len(frame.thinned) >= LATEST:
         windows.append((frame.thinned, THIN))
     return windows
 
@@ -268,12 +257,12 @@ def _since(places: Places, rows: np.ndarray, place: np.ndarray, before: np.ndarr
     return int(np.cumsum(gain[::-1])[::-1].argmax())
 
 
-def _followed(places: Places, rows: np.ndarray, now: np.ndarray, independent: float) -> SharedOffset:
+def _followed(places: Places, rows: np.ndarray, now: np.ndarray, independent: float) -> shared_offset.SharedOffset:
     """Fit the place again to the rows since the move, or to the latest ones if these have moved on."""
-    whole = find_shared_offset(places, rows, now, independent, track=True)
-    if len(rows) <= LATEST or not contradict(places, rows[-LATEST:], whole.place, independent):
+    whole = shared_offset.find_shared_offset(places, rows, now, independent, track=True)
+    if len(rows) <= LATEST or not shared_offset.contradict(places, rows[-LATEST:], whole.place, independent):
         return whole
-    latest = find_shared_offset(places, rows[-LATEST:], now, independent, track=True)
+    latest = shared_offset.find_shared_offset(places, rows[-LATEST:], now, independent, track=True)
     gain = independent * log_ratio(places, rows[-LATEST:], latest.place, whole.place).sum()
     return latest if gain > MOVED_ON + 0.5 * latest.parameters else whole
 
@@ -282,7 +271,7 @@ def _alike(places: Places, place: np.ndarray, other: np.ndarray) -> bool:
     """Whether the difference of two places is less than half of the first, or negligible."""
     own, beside = (place_in_deviations(places, each) for each in (place, other))
     size, apart = float(np.linalg.norm(own)), float(np.linalg.norm(own - beside))
-    return apart <= max(0.5 * size, SMALL)
+    return apart <= max(0.5 * size, shared_offset.SMALL)
 
 
 class Explanations:
@@ -314,14 +303,14 @@ class Explanations:
         if unusual.mean() > 1.0 - frame.typical + SUSPICIOUS:  # more than at the last fit
             places, here = _places(trained), frame.place * 0.0
             rows = posterior.rows[-len(unusual) :, : width_of(trained.known.prior)]
-            if stay(places, rows[-FEW:], here):
+            if shared_offset.stay(places, rows[-FEW:], here):
                 return moves
             independent = independent_locations(self._arrival, trained.order)
-            found = find_shared_offset(places, rows[unusual], here, independent)
+            found = shared_offset.find_shared_offset(places, rows[unusual], here, independent)
             if not found.is_near:
                 return moves
             since = _since(places, rows, found.place, here)
-            found = find_shared_offset(places, rows[since:], here, independent)
+            found = shared_offset.find_shared_offset(places, rows[since:], here, independent)
             moves += [(here, found.place)] if found.has_moved else []
         return moves
 
@@ -336,7 +325,7 @@ class Explanations:
 
 def report_frame(
     trained: TrainedModel, frame: Frame, seen: int, common_fields: dict[str, Any]
-) -> tuple[Frame, list[ev.Event]]:
+) -> tuple[Frame, list[Event]]:
     """Report a move once, as soon as enough instances have come, and again if the offset has changed as much."""
     if frame.since < 0 or frame.verdict or (frame.place.any() and seen - frame.since < REPORTED):
         return frame, []
@@ -344,7 +333,7 @@ def report_frame(
     if _alike(places, frame.place, frame.reported) and frame.place.any() == frame.reported.any():
         return frame, []
     columns, offset, shift = describe_frame(trained, frame)
-    event = ev.FrameMoved(
+    event = FrameMoved(
         columns=columns, offset=offset, shift=shift, since=max(frame.since, 0), share=frame.typical, **common_fields
     )
     return frame._replace(reported=frame.place), [event]
@@ -355,7 +344,7 @@ def describe_frame(
 ) -> tuple[tuple[Name, ...], dict[Hashable, float], dict[Hashable, float]]:
     """Columns that moved, the largest shift first, and the offset of each in the caller's units and in deviations."""
     places = _places(trained)
-    at = features_that_moved(places, frame.place)
+    at = shared_offset.features_that_moved(places, frame.place)
     shift, own = shift_of(places, frame.place)[at], frame.place[0, at]
     order = np.argsort(-np.abs(shift), kind="stable").tolist()
     names = [trained.names[c] for c in at.tolist()]
@@ -372,7 +361,7 @@ def frame_text(trained: TrainedModel, frame: Frame | None) -> str:
     if frame is None or not frame.has_moved:
         return ""
     _, offset, shift = describe_frame(trained, frame)
-    return ev.moved_text(offset, shift, frame.since)
+    return moved_text(offset, shift, frame.since)
 
 
 def judged(frame: Frame, *, accept: bool) -> Frame:

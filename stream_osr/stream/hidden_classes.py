@@ -13,9 +13,10 @@ import numpy as np
 from stream_osr.discovery.histories import leave, places_of, with_lives, without_lives
 from stream_osr.discovery.lifecycle import begin_emerged
 from stream_osr.model.lifecycle_moves import GatheredSubclass, gather
+from stream_osr.model.noise import NoiseModel, is_broad
 from stream_osr.model.prior import numbers_of
-from stream_osr.model.unassigned import Alternatives, NoiseModel, UnassignedRows, is_broad, outweighs_noise
-from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
+from stream_osr.model.unassigned import Alternatives, UnassignedRows, outweighs_noise
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, changes_without
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 
 EVIDENCE = 81.0
@@ -135,7 +136,7 @@ def _announce(update: LifecycleUpdate, gathered: GatheredSubclass) -> LifecycleU
     life = begin_emerged(life, new, *members(update.recent, places(update.recent, core.seqs)))
     identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: SplitOff(most, core.seqs)})
     update = update.then(identities, chain._replace(state=state, life=life))
-    changes = without(update.changes, update.identities.merged)
+    changes = changes_without(update.changes, update.identities.merged)
     return update._replace(
         changes=changes._replace(emerged=(*changes.emerged, new)),
         regained=int(((core.seat >= 0) & ~np.isin(core.seat, chain.state.ids)).sum()),

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
 from stream_osr.instances.absent import absent_as_zero
-from stream_osr.instances.features import (
-    FeatureRow,
-    Features,
-    categorical_columns,
-    check_mapping,
-    column_values,
-    frame_rows,
-    split_columns,
-)
+from stream_osr.instances.features import FeatureRow, Features, check_mapping
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import check_label, spelled_alike
+from stream_osr.instances.tables import categorical_columns, column_values, frame_matrix, frame_rows, split_columns
 from stream_osr.instances.times_and_keys import group_of, key_of, time_of
+from stream_osr.parameters import Label
 from stream_osr.printable_text import typed
 from stream_osr.stream.recognizer_state import RecognizerState
-from stream_osr.support.limits import check_label as check_length
-from stream_osr.support.limits import check_names, check_room, check_storable
+from stream_osr.support.limits import check_label_length, check_names, check_room, check_storable
 from stream_osr.training.schema_check import difference, least_features
 from stream_osr.training.trained import TrainedModel
 
@@ -101,13 +93,11 @@ def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any, group: 
     """Check the rows of a data frame or array. An error names the row."""
     _, records = frame_rows(X, state.features)
     declared = categorical_columns(X) if state.training is not None else ()
-    columns = [
-        column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"), (group, "group"))
-    ]
+    given = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"), (group, "group"))]
     out: list[CheckedInstance] = []
     earlier: list[Label] = []
     before: Features | None = None
-    for number, (record, label, time, name, unit) in enumerate(zip(records, *columns, strict=True)):
+    for number, (record, label, time, name, unit) in enumerate(zip(records, *given, strict=True)):
         try:
             instance = read(state, record, label, time, name, number, earlier, before, declared, unit)
         except InvalidFeature:  # it names the row
@@ -119,7 +109,7 @@ def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any, group: 
         if instance.row is not None and instance.label is not None and instance.label not in earlier:
             earlier.append(instance.label)
     if state.training is not None:
-        _warn_of_late_labels(columns[0])
+        _warn_of_late_labels(given[0])
     return out
 
 
@@ -172,7 +162,7 @@ def label_of(state: RecognizerState, y: object, known: Sequence[Label]) -> Label
             other,
         )
     if label not in known:
-        check_length(label)
+        check_label_length(label)
         check_room(label, {*known, *(e.label for e in state.evidence)}, state.parameters.max_classes)
     return label
 
@@ -193,6 +183,22 @@ def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], num
         remedy = "it is missing. Give a number, or set on_missing='impute' or 'skip'"
         raise InvalidFeature(name, x.get(name), remedy, number)
     return row
+
+
+def rows_of(state: RecognizerState, X: Any, on_row: Callable[[np.ndarray, Mapping[Any, Any]], None]) -> np.ndarray:
+    """Read the rows of a data frame, an array, or a list of dicts to predict, shape (n, p), NaN = missing.
+
+    ``on_row`` is called with each row that is read from a record, and with the record.
+    """
+    assert state.trained is not None
+    features, rows = state.trained.features, list[np.ndarray]()
+    if (matrix := frame_matrix(X, features)) is not None:
+        return matrix[0]
+    for number, record in enumerate(frame_rows(X, state.features)[1]):
+        x = features.expanded(record, number)
+        rows.append(row_of(state, features, x, number).values)
+        on_row(rows[-1], x)
+    return np.array(rows).reshape(len(rows), len(features.names))
 
 
 def _present(state: RecognizerState, before: Features | None) -> Features:

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
 from stream_osr.discovery.histories import only, places_of
 from stream_osr.discovery.lifecycle import without_row
-from stream_osr.model import edit
+from stream_osr.model import class_edits, edit
 from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.lifecycle_moves import withdraw_dormant
 from stream_osr.model.prior import homogeneous
+from stream_osr.parameters import Label, Parameters
+from stream_osr.stream.batch_seating import count_left_behind
 from stream_osr.stream.chain import Chain, refreshed
 from stream_osr.stream.class_shift import class_shifts
 from stream_osr.stream.monitoring import tally
 from stream_osr.stream.recent_instances import RecentInstances, began, recall, unshared
-from stream_osr.stream.seating import count_left_behind
 from stream_osr.stream.state import Stream, widen
 from stream_osr.stream.undo_log import Labelling, record
 
@@ -124,7 +124,7 @@ def _learn(
             if home in dormant.ids:
                 dormant = withdraw_dormant(dormant, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
-                known = edit.take_out(known, home, row, edit.owner_of(known, home))
+                known = class_edits.take_out(known, home, row, class_edits.owner_of(known, home))
         old = known
         known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))

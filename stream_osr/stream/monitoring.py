@@ -6,34 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
-from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, UnknownRate, follow, follow_rate, start_rate
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import ClassDrifted, DependenceFound, RecallDropped, UnknownRateJumped
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.histories import places_of
-from stream_osr.discovery.lifecycle import comes_as_usual
+from stream_osr.discovery.lifecycle import arrives_as_usual
 from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
-from stream_osr.model.dependence import (
-    CORRELATED_STREAM,
-    LEAST_STREAM_PAIRS,
-    correlation_by_class,
-    correlation_of,
-    rank_share,
-)
-from stream_osr.model.places import TYPICAL
+from stream_osr.model import autocorrelation
+from stream_osr.model.class_places import TYPICAL
+from stream_osr.model.dependence import rank_share
 from stream_osr.model.prior import numbers_of
+from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.announcements import about
+from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
 from stream_osr.stream.reference_check import mean_of_references
-from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.training.trained import TrainedModel
-from stream_osr.trust.levels import log_odds_of_new
+from stream_osr.trust.density_levels import log_odds_of_new
+from stream_osr.trust.false_unknown_bound import call_known, plausible
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results, shares_of_labels
-from stream_osr.trust.references import References, call_known, once, plausible
+from stream_osr.trust.references import References, once
 
 MOST_LABELS = 5
 """Most classes that a DependenceFound event names."""
@@ -52,7 +49,7 @@ def follow_known(
     posterior: BatchPosterior,
     parameters: Parameters,
     repeats: Sequence[int] = (),
-) -> tuple[Drift, list[ev.Event]]:
+) -> tuple[Drift, list[Event]]:
     """Update the drift detectors of the known classes after a batch, in the leader, and report drift.
 
     With a reference check, instances in an emerging subclass that arrives at its usual rate are no evidence of drift.
@@ -73,7 +70,7 @@ def follow_known(
     leader, n_classes, usual = stream.chains[0], len(stream.labels), np.zeros(0, np.int64)
     known, state = leader.known, leader.state
     if trained.references is not None:
-        usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
+        usual = leader.life.ids[arrives_as_usual(leader.life, state.seen)]
     accepted = ~posterior.is_unknown
     given, interval = places_of(usual, posterior.leader.subclass) >= 0, parameters.drift_interval
     nearest, rank, rows = posterior.nearest, posterior.rank, numbers_of(posterior.rows, known.prior)
@@ -83,18 +80,18 @@ def follow_known(
     batch = nearest, rank, accepted, rows
     share = rank_share(trained.order)
     drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given, share)
-    common_fields, events = about(trained, after.state), list[ev.Event]()
+    common_fields, events = about(trained, after.state), list[Event]()
     for alarm in alarms:
         summaries = alarm._asdict()
         j, mean = summaries.pop("j"), summaries.pop("mean")
         movement = explain_move(mean, j, known, trained.whitening, trained.names)
-        events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **summaries, **common_fields))
+        events.append(ClassDrifted(label=stream.labels[j], movement=movement, **summaries, **common_fields))
     return drift, events
 
 
 def follow_unknown(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior
-) -> tuple[UnknownRate, list[ev.Event]]:
+) -> tuple[UnknownRate, list[Event]]:
     """Update the unknown share of the stream after a batch, and report a jump.
 
     Parameters
@@ -107,12 +104,12 @@ def follow_unknown(
     n, unknown = len(posterior.rows), int(posterior.is_unknown.sum())
     rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
     rate, jump = follow_rate(rate, unknown, n, stream.state.seen - n)
-    return rate, [] if jump is None else [ev.UnknownRateJumped(**jump._asdict(), **about(trained, stream.state))]
+    return rate, [] if jump is None else [UnknownRateJumped(**jump._asdict(), **about(trained, stream.state))]
 
 
 def follow_recall(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior, parameters: Parameters
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Record the labels of the references after a batch, and report a drop below the expected recall.
 
     Parameters
@@ -150,7 +147,7 @@ def follow_recall(
     if not dropped or called.dropped:
         return stream, []
     common_fields = about(trained, stream.state)
-    return stream, [ev.RecallDropped(**now._asdict(), promised=trained.report.known_recall, **common_fields)]
+    return stream, [RecallDropped(**now._asdict(), promised=trained.report.known_recall, **common_fields)]
 
 
 def _doubts(stream: Stream, posterior: BatchPosterior) -> tuple[int, int, int, np.ndarray]:
@@ -219,7 +216,7 @@ def _distinct(references: References, n_classes: int) -> np.ndarray:
     return references.distinct(n_classes)
 
 
-def tally(signals: Signals, events: Sequence[ev.Event], outliers: int, odd: int = 0) -> Signals:
+def tally(signals: Signals, events: Sequence[Event], outliers: int, odd: int = 0) -> Signals:
     """Add the counts of a batch."""
     counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
     return signals._replace(outliers=signals.outliers + outliers, odd_values=signals.odd_values + odd, **counts)
@@ -233,14 +230,16 @@ def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
     order, arrival = trained.order, stream.arrival
     if order is None or arrival is None:
         return {}
-    enough = arrival.pairs.correlation[:, 0] >= LEAST_STREAM_PAIRS
-    value = np.where(enough, correlation_by_class(arrival.pairs), correlation_by_class(order.pairs))
+    enough = arrival.pairs.correlation[:, 0] >= autocorrelation.LEAST_STREAM_PAIRS
+    value = np.where(
+        enough, autocorrelation.correlation_by_class(arrival.pairs), autocorrelation.correlation_by_class(order.pairs)
+    )
     return dict(zip(trained.labels, value.tolist(), strict=True))
 
 
 def follow_dependence(
     trained: TrainedModel, before: Stream, stream: Stream, posterior: BatchPosterior
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Record since when a stream is treated as dependent, and report it unless training was dependent as well.
 
     Parameters
@@ -259,16 +258,16 @@ def follow_dependence(
     if not (was.process is None if depends else now.departed >= 0 > was.departed):
         return stream, []
     if depends:
-        kind, rank = "neighbours depend", correlation_by_class(now.pairs)
-        rank = np.where(rank > CORRELATED_STREAM, rank, 0.0)
+        kind, rank = "neighbours depend", autocorrelation.correlation_by_class(now.pairs)
+        rank = np.where(rank > autocorrelation.CORRELATED_STREAM, rank, 0.0)
     else:
         kind = "typical instances unknown"
         rank = np.bincount(posterior.nearest[posterior.is_unknown], minlength=len(stream.labels))
     most = [j for j in np.argsort(-rank, kind="stable").tolist() if rank[j] > 0][:MOST_LABELS]
-    event = ev.DependenceFound(
+    event = DependenceFound(
         kind=kind,
         labels=tuple(stream.labels[j] for j in most),
-        correlation=correlation_of(now.pairs)[0],
+        correlation=autocorrelation.correlation_of(now.pairs)[0],
         since=begun,
         **about(trained, stream.chains[0].state),
     )

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
-from stream_osr.discovery import events as ev
-from stream_osr.discovery.events import Moment
+from stream_osr.discovery.event_base import Event, Moment
+from stream_osr.discovery.events import SubclassMuted, SubclassPromoted
 from stream_osr.discovery.histories import SubclassHistory, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass, NothingToJudge
-from stream_osr.model import edit
-from stream_osr.model.dishes import log_predictives
+from stream_osr.model import class_edits, edit
+from stream_osr.model.dish_statistics import log_predictives
 from stream_osr.model.known import log_densities
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
+from stream_osr.parameters import Label, Parameters
 from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
@@ -45,7 +45,7 @@ def promote(
     label: Label,
     parameters: Parameters,
     number: int = 0,
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Make emerging subclasses part of a known class, with all their instances.
 
     Parameters
@@ -76,18 +76,16 @@ def promote(
         keys = _checked(stream, subclass_ids, "promoted")
         stream = _awake(stream, keys)
         common = about(trained, stream.state)
-        events: list[ev.Event] = [
-            ev.SubclassPromoted(label=label, **_describe(trained, stream, key), **common) for key in keys
-        ]
+        found: list[Event] = [SubclassPromoted(label=label, **_facts(trained, stream, key), **common) for key in keys]
         stream, subclasses = _with_counterparts(stream, keys, parameters.half_life)
         action = _promotion(number, label, stream, subclasses)
         stream = adopt(stream._replace(undo_log=record(stream.undo_log, [action])), subclasses, label)
-        return with_estimate(trained, with_references(trained, stream), events)
+        return with_estimate(trained, with_references(trained, stream), found)
 
 
 def mute(
     trained: TrainedModel, stream: Stream, subclass_ids: Iterable[int], number: int = 0
-) -> tuple[Stream, list[ev.Event]]:
+) -> tuple[Stream, list[Event]]:
     """Stop reporting emerging subclasses, whose instances stay unknown. Arguments as for :func:`promote`."""
     keys = _checked(stream, subclass_ids, "muted")
     stream = _awake(stream, keys)
@@ -95,7 +93,7 @@ def mute(
         if key in stream.life.subclasses and stream.life.subclasses[key].muted:
             raise InvalidSubclass(f"subclass {key} is muted already and causes no events")
     common = about(trained, stream.state)
-    events: list[ev.Event] = [ev.SubclassMuted(**_describe(trained, stream, key), **common) for key in keys]
+    events: list[Event] = [SubclassMuted(**_facts(trained, stream, key), **common) for key in keys]
     subclasses = counterparts(stream, keys)
     stream = with_muted(stream, subclasses, muted=True)
     return with_estimate(
@@ -112,7 +110,7 @@ def judge_frame(stream: Stream, number: int = 0, *, accept: bool) -> Stream:
     return stream._replace(frame=judged(stream.frame, accept=accept), undo_log=log)
 
 
-def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:
+def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[Event]) -> tuple[Stream, list[Event]]:
     """Update the number of new classes. The leader reports it after the given events."""
     leader, changed = estimate_anew(trained, stream.chains[0], about(trained, stream.state))
     return stream.led_by(leader), [*events, *changed]
@@ -138,9 +136,9 @@ def _adopt(chain: Chain, recent: RecentInstances, number: int, keys: Sequence[in
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
     own = np.isin(recent.subclass[number], keys)
     rows, held_by = recent.rows[own], recent.subclass[number, own]
-    known, frozen, state = edit.adopt(chain.known, chain.state, keys, j, rows)
+    known, frozen, state = class_edits.adopt(chain.known, chain.state, keys, j, rows)
     ranks, new = known.ranks.copy(), float(known.size[j] - before)
-    ranks[j] = edit.rank_levels(known, frozen, j, rows, held_by, new)
+    ranks[j] = class_edits.rank_levels(known, frozen, j, rows, held_by, new)
     life = without_lives(chain.life, keys)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
@@ -162,7 +160,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in emerging:
             continue
         if key in known.ids:
-            label = stream.labels[edit.owner_of(known, key)]
+            label = stream.labels[class_edits.owner_of(known, key)]
             raise InvalidSubclass(
                 f"subclass {key} belongs to the known class {label!r}. Only emerging subclasses can be {done}"
             )
@@ -174,7 +172,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
     return tuple(dict.fromkeys(keys))
 
 
-def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
+def _facts(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
     first = stream.chains[0]
     life = with_lives(first.life, {key: _life_of(stream, 0, key)})
     return describe(trained, stream.labels, first._replace(life=life), key)
@@ -254,12 +252,12 @@ def _split_off(
     first: Chain, chain: Chain, number: int, recent: RecentInstances, key: int, half_life: float
 ) -> tuple[Chain, RecentInstances]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
-    state, slot = first.state, int(edit.slots_of(first.state.ids, [key])[0])
+    state, slot = first.state, int(class_edits.slots_of(first.state.ids, [key])[0])
     dishes = edit.restated(state.dishes, slot, first.known.prior, chain.known.prior)
     at = np.flatnonzero((recent.subclass[0] == key) & ~np.isin(recent.subclass[number], chain.known.ids))
     weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(recent, at).tolist()], float)
     home, prior = recent.subclass[number, at], chain.known.prior
-    moved = edit.gather(chain.state, dishes, recent.rows[at], recent.seq + at, home, weight, prior)
+    moved = edit.gather_seats(chain.state, dishes, recent.rows[at], recent.seq + at, home, weight, prior)
     recent = unshared(recent)
     recent.subclass[number, at] = chain.state.next_id
     return chain._replace(state=moved), recent

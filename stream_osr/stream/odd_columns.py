@@ -22,14 +22,14 @@ from scipy.special import betainc
 
 from stream_osr.discovery.data_quality import CODE, KINDS, OFF, OUTERMOST, RETURNED, Fault
 from stream_osr.model.categories import EXCLUSIVE
+from stream_osr.model.feature_space.yeo_johnson import bend
 from stream_osr.model.known import Known
-from stream_osr.model.missing import NOTHING, missing_of, with_open_directions
+from stream_osr.model.missing_features import NOTHING, missing_of, with_open_directions
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.responsibilities import View, look, view
-from stream_osr.model.yeo_johnson import bend
+from stream_osr.stream.batch_seating import mean_of
 from stream_osr.stream.chain import PRIOR_SEATS, open_chain
 from stream_osr.stream.frame import features_at_training
-from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import ForeignValue, Stream
 from stream_osr.training.trained import TrainedModel
 

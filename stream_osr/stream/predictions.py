@@ -6,42 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.instances.labels import unknown_label
+from stream_osr.model import missing_features
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.model.feature_space.yeo_johnson import bend
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_class_densities
-from stream_osr.model.missing import (
-    NOTHING,
-    MissingPattern,
-    complete_rows,
-    is_complete,
-    missing_of,
-    with_open_directions,
-)
 from stream_osr.model.native import Native, native
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.responsibilities import (
-    View,
-    log_seats_of,
-    look,
-    look_closely,
-    view,
-)
-from stream_osr.model.whitening import whiten
-from stream_osr.model.yeo_johnson import bend
+from stream_osr.model.responsibilities import View, log_seats_of, look, look_closely, view
+from stream_osr.parameters import Parameters
+from stream_osr.stream.batch_seating import mean_of
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
 from stream_osr.stream.frame import at_training, features_at_training
 from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.odd_columns import ForeignColumns
-from stream_osr.stream.reference_check import current_shares, fit_check, model_of, typicality_of
-from stream_osr.stream.seating import mean_of
+from stream_osr.stream.reference_check import current_shares
+from stream_osr.stream.reference_models import model_of, typicality_of
 from stream_osr.stream.state import Stream
+from stream_osr.stream.subclass_owners import fit_check
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
-from stream_osr.trust.levels import known_by_typicality, levels_of, log_odds_of_new, mean_log_odds, typicality
+from stream_osr.trust.density_levels import known_by_typicality, levels_of, log_odds_of_new, mean_log_odds, typicality
+from stream_osr.trust.false_unknown_bound import call_known, plausible
 from stream_osr.trust.prior_odds import shift_odds
-from stream_osr.trust.references import call_known, plausible
 
 GROUPED = 4
 """Largest number of chains in one call of the kernel. It is fixed, as each number needs different machine code."""
@@ -102,7 +91,9 @@ class PredictiveCache:
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
         values = self._foreign.without(believable(self.stream, values))
-        if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
+        if np.isnan(values).any() and not missing_features.is_complete(
+            gaps := missing_features.missing_of(self._space, values)
+        ):
             found = self._with_gaps(values, gaps)
         else:
             found = self._look(self._features(values), self._views)
@@ -118,18 +109,20 @@ class PredictiveCache:
             mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
         return shift_odds(self.stream.odds, mean)
 
-    def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
+    def _with_gaps(
+        self, values: np.ndarray, missing: missing_features.MissingPattern
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows with missing values, one pattern at a time."""
         whole, parts, bent = self._views, [], self._features(values)
-        for pattern in range(NOTHING, len(missing.rank)):
+        for pattern in range(missing_features.NOTHING, len(missing.rank)):
             at = np.flatnonzero(missing.pattern == pattern)
-            if pattern == NOTHING:
+            if pattern == missing_features.NOTHING:
                 parts.append((at, *self._look(bent[at], whole)))
                 continue
             of = missing._replace(pattern=missing.pattern[at])
             whitened = at_training(self._trained, self.stream.frame, whiten(self._space, values[at]))
-            middle = complete_rows(whole[0], whitened, of, None)
-            views = [with_open_directions(each, missing, pattern) for each in whole]
+            middle = missing_features.complete_rows(whole[0], whitened, of, None)
+            views = [missing_features.with_open_directions(each, missing, pattern) for each in whole]
             parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
         together = np.concatenate([found for _, found, _ in parts])[order]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.histories import MemberColumns, moments_of
+from stream_osr.discovery.membership import MemberColumns, moments_of
 from stream_osr.discovery.reservoir import objects
-from stream_osr.model import step as sampler
+from stream_osr.model import sampler
 
 _CLAIMING = Lock()
 

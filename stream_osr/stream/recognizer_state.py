@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision, FailedDecision
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.discovery.summaries import SchemaMismatch, begin
 from stream_osr.errors import NotTrained
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
-from stream_osr.model.missing import missing_of
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.model.marginal import Statistics
+from stream_osr.model.missing_features import missing_of
+from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
+from stream_osr.stream.batch_seating import complete
 from stream_osr.stream.culprits import find_culprits
 from stream_osr.stream.faults import believable, notice
 from stream_osr.stream.frame import at_training
 from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.local_summaries import emerged_statistics
+from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.odd_columns import without_codes
-from stream_osr.stream.seating import complete
-from stream_osr.stream.state import BufferedInstance, Stream
+from stream_osr.stream.recent_instances import recall
+from stream_osr.stream.state import BufferedInstance, MenuSize, Stream
 from stream_osr.training.trained import TrainedModel
 from stream_osr.training.training_set import TrainingSet
 
@@ -113,6 +117,56 @@ class RecognizerState:
         return first is not None and longest is not None and t - first >= longest
 
     @property
+    def pending(self) -> int:
+        """Number of instances without a final decision."""
+        return len(self.buffer) + (0 if self.stream is None else len(self.stream.waiting.decisions))
+
+    @property
+    def menu(self) -> MenuSize:
+        """Present numbers of subclasses and concentrations. It is cheap enough for monitoring.
+
+        Raises
+        ------
+        NotTrained
+            If training has not ended.
+        """
+        trained, stream = self.running
+        references = references_of(trained, stream)
+        return stream.menu._replace(references=0 if references is None else len(references.group))
+
+    def emerged_statistics(self) -> dict[int, Statistics]:
+        """Return the statistics of each emerged subclass, by id, including dormant and muted ones.
+
+        They are statistics of whitened rows, so that recognizers that share a trained model can be compared
+        (:mod:`stream_osr.discovery.reconcile`).
+        """
+        return {} if self.stream is None else emerged_statistics(self.stream)
+
+    def remembers(self, key: object) -> bool:
+        """Check whether a late label for this key would find its instance.
+
+        The instance must be waiting for its batch or be among the latest ``label_horizon`` decided ones. Each
+        instance accepts one label: a second one does not find it.
+        """
+        _, stream = self.running
+        if any(each.row is None and each.key == key for each in self.evidence):
+            return False
+        return recall(stream.recent, key) >= 0 or any(each.key == key for each in self.buffer)
+
+    def count_refused(self, records: int = 1, *, counted: int = 0) -> None:
+        """Count records that a connector refused, for ``signals``. Nothing else changes.
+
+        Parameters
+        ----------
+        records
+            Number of refused records.
+        counted
+            Number of those that were already counted as ``bad_rows``.
+        """
+        self.counters["refused"] += records
+        self.counters["bad_rows"] += records - counted
+
+    @property
     def asked(self) -> int:
         """Place of the next command in the order of all commands that can be undone."""
         undo_log = () if self.stream is None else self.stream.undo_log
@@ -122,15 +176,27 @@ class RecognizerState:
 _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
 
 
-def with_mismatch(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
-    """Record a schema mismatch of the stream."""
+def _with_mismatch(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
     return state if unmet is state.unmet else replace(state, unmet=unmet)
+
+
+def met(state: RecognizerState, x: Mapping[Name, object]) -> RecognizerState:
+    """Record the features of a record of the stream."""
+    return _with_mismatch(state, state.mismatch.met_by(x, state.running[0].features))
 
 
 def all_met(state: RecognizerState) -> RecognizerState:
     """Record that a stream record has had every feature, with values that are in training."""
     settled = state.unmet is not None and state.unmet.is_settled
     return state if settled else replace(state, unmet=SchemaMismatch(ignored=state.mismatch.ignored))
+
+
+def with_ignored(state: RecognizerState, names: Iterable[Name]) -> RecognizerState:
+    """Record columns that a caller left out because the model does not use them. ``summary()`` shows the first few.
+
+    Before training ends nothing is recorded.
+    """
+    return state if state.training is not None else _with_mismatch(state, state.mismatch.besides(names))
 
 
 def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerState, BatchOutput]:

@@ -10,23 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.data_quality import ColumnStates
 from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
+from stream_osr.discovery.grouping import SubclassDistances, measure_subclasses
 from stream_osr.discovery.histories import Lifecycle
-from stream_osr.discovery.lifecycle import worth_telling
-from stream_osr.discovery.new_classes import (
-    EmergingSubclasses,
-    NewClasses,
-    SubclassDistances,
-    find_new_classes,
-    measure_subclasses,
-)
+from stream_osr.discovery.lifecycle import announced_ids
+from stream_osr.discovery.new_classes import EmergingSubclasses, NewClasses, find_new_classes
 from stream_osr.discovery.summaries import Signals
-from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
+from stream_osr.model.restaurants import StreamState
+from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
@@ -377,7 +372,7 @@ def new_classes(
     """
     first = stream.chains[0].life
     ungrouped = _count_ungrouped(stream)
-    if not len(worth_telling(first)):
+    if not len(announced_ids(first)):
         return NewClasses((), 0, first.delta, ungrouped=ungrouped), tuple(before or ())
     with one_thread():
         chains, distances = stream.chains, before or repeat(None)

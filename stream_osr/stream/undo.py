@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
-from stream_osr.discovery import events as ev
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.events import ActionUndone
 from stream_osr.discovery.histories import lifecycle
 from stream_osr.errors import NothingToUndo
-from stream_osr.model import edit
+from stream_osr.model import class_edits, edit
 from stream_osr.model.edit import Seat
 from stream_osr.model.transfer import translated
+from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain, awake, refreshed
 from stream_osr.stream.class_shift import class_shifts, without_class
@@ -26,7 +27,7 @@ from stream_osr.support.parallel import one_thread
 from stream_osr.training.trained import TrainedModel
 
 
-def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:
+def undo_last(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[Event]]:
     """Undo the last promotion, mute, label or verdict on a moved frame that has taken effect.
 
     Raises
@@ -50,17 +51,17 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
             if stream.frame is not None:
                 own: dict[str, Any] = dict(zip(action._fields[1:], action[1:], strict=True))
                 stream = stream._replace(frame=stream.frame._replace(**own))
-            return stream, [ev.ActionUndone(action="frame", subclass_ids=(), **common)]
+            return stream, [ActionUndone(action="frame", subclass_ids=(), **common)]
         before = set(stream.state.ids.tolist())
         if isinstance(action, Promotion):
             stream = _give_back(stream, action)
             stream = with_references(trained, _close_class(trained, stream, action.label))
             again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
-            event = ev.ActionUndone(action="promotion", subclass_ids=again, label=action.label, **common)
+            event = ActionUndone(action="promotion", subclass_ids=again, label=action.label, **common)
         else:
             stream = with_muted(stream, action.subclasses, muted=False)
             again = tuple(key for key in action.subclasses[0] if key in before)
-            event = ev.ActionUndone(action="mute", subclass_ids=again, **common)
+            event = ActionUndone(action="mute", subclass_ids=again, **common)
         return with_estimate(trained, stream, [event])
 
 
@@ -76,7 +77,7 @@ def _give_back(stream: Stream, action: Promotion) -> Stream:
     back = np.zeros(0) if action.shift is None else action.shift - class_shifts(stream)[j]
     for number, chain in enumerate(stream.chains):
         if back.any():
-            slots = edit.slots_of(chain.known.ids, action.subclasses[number])
+            slots = class_edits.slots_of(chain.known.ids, action.subclasses[number])
             chain = chain._replace(known=translated(chain.known, slots, back))
         given, recent = _given_back(chain, number, recent, action, j)
         chains.append(given)
@@ -96,14 +97,14 @@ def _given_back(
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
-        known = edit.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+        known = class_edits.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
     recent = unshared(recent)
     recent.subclass[number, at[changed]] = goes[changed]
-    size = known.dishes.size[edit.slots_of(known.ids, keys)]
+    size = known.dishes.size[class_edits.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
-        known = edit.without_subclasses(known, edit.slots_of(known.ids, empty))
+        known = class_edits.without_subclasses(known, class_edits.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
     lives = {key: life for key, life in action.lives[number].items() if key in keys}
@@ -112,7 +113,7 @@ def _given_back(
         ranks = known.ranks.copy()
         ranks[j] = action.ranks[number]
         known = known._replace(ranks=ranks)
-    moved = edit.give_back(known, state, keys, home, member, held)
+    moved = class_edits.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
     life = lifecycle(dict(both), chain.life.delta)
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), recent
@@ -133,7 +134,7 @@ def _homes(chain: Chain, tables: MovedTables, keys: Sequence[int], sits: np.ndar
     if stand and np.array_equal(franchise.table_mass[at], tables.mass):
         home[at] = tables.subclass
         return home
-    slots = edit.slots_of(known.ids, keys)
+    slots = class_edits.slots_of(known.ids, keys)
     emptied = known.seated[j, slots].sum() >= known.size[j]
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
@@ -165,10 +166,10 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
 
 def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened_table: bool) -> Chain:
     if into in chain.known.ids:
-        known = edit.take_out(chain.known, into, row, j, float(opened_table))
-        slot = edit.slots_of(known.ids, [into])
+        known = class_edits.take_out(chain.known, into, row, j, float(opened_table))
+        slot = class_edits.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
-            known = edit.without_subclasses(known, slot)
+            known = class_edits.without_subclasses(known, slot)
         return refreshed(chain, known)
     if into in chain.state.ids:
         return chain._replace(state=edit.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
@@ -187,8 +188,8 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
     for chain, place, home in zip(stream.chains, seats, action.subclass, strict=True):
         if place is not None:
             if home in chain.known.ids:  # it was named
-                owner = edit.owner_of(chain.known, home)
-                chain = refreshed(chain, edit.put_in(chain.known, home, action.row, owner))
+                owner = class_edits.owner_of(chain.known, home)
+                chain = refreshed(chain, class_edits.put_in(chain.known, home, action.row, owner))
             weight = share * place.weight
             prior = chain.known.prior
             state = edit.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
@@ -206,7 +207,7 @@ def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
     if home in chain.known.ids:
-        return seat._replace(subclass=-1, j=edit.owner_of(chain.known, home))
+        return seat._replace(subclass=-1, j=class_edits.owner_of(chain.known, home))
     if home >= 0 or (label is not None and label not in labels):
         return None
     return seat._replace(subclass=-1, j=-1 if label is None else labels.index(label))
@@ -241,7 +242,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         return stream
     if any((chain.state.franchise.table_dish == j).any() for chain in stream.chains):  # somebody still sits there
         return stream
-    dropped = (edit.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
+    dropped = (class_edits.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
     fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.discovery.histories import SubclassHistory
 from stream_osr.model.edit import Seat
+from stream_osr.parameters import Label
 
 MOST = 100
 """Most actions that can be undone. Older ones stay in effect."""

@@ -70,7 +70,7 @@ def trouble_with(value: object, most_bytes: int) -> str:
     return ""
 
 
-def check_label(label: object) -> None:
+def check_label_length(label: object) -> None:
     """Refuse a label that could open a class but could not be published.
 
     Raises
@@ -80,8 +80,8 @@ def check_label(label: object) -> None:
 
     Examples
     --------
-    >>> check_label("sky")
-    >>> check_label(10**30)
+    >>> check_label_length("sky")
+    >>> check_label_length(10**30)
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidLabel: label is 1000000000000000000000000000000 (int): it is a whole number of more \

@@ -50,7 +50,7 @@ def physical_bytes() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def tell_of_memory(features: int, kept: int, classes: int, models: int) -> None:
+def warn_of_memory(features: int, kept: int, classes: int, models: int) -> None:
     """Log a warning if training needs much memory.
 
     The parameters are those of :func:`least_bytes`.

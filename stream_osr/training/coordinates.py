@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import commonest
-from stream_osr.model.binary_features import (
+from stream_osr.model.dependence import ArrivalOrder
+from stream_osr.model.feature_space.binary_features import (
     NO_BINARY_FEATURES,
     OF_CONSTANT,
     OF_FLAG,
@@ -19,21 +19,12 @@ from stream_osr.model.binary_features import (
     find_binary_features,
     with_categories,
 )
-from stream_osr.model.dependence import ArrivalOrder
+from stream_osr.model.feature_space.mixed_whitening import choose, fill_mixed, find_constant, find_open, fit_mixed
+from stream_osr.model.feature_space.subspace import Plan
+from stream_osr.model.feature_space.whitening import Whitening, along_subclasses, bent_scale, whiten
+from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
 from stream_osr.model.modes import DEPENDENT, find_modes
-from stream_osr.model.subspace import Plan
-from stream_osr.model.whitening import (
-    Whitening,
-    along_subclasses,
-    bent_scale,
-    choose,
-    fill_mixed,
-    find_constant,
-    find_open,
-    fit_mixed,
-    whiten,
-)
-from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
+from stream_osr.parameters import Parameters
 from stream_osr.support.limits import MODELLED_VALUES
 from stream_osr.training import members
 
@@ -56,7 +47,8 @@ class ModelledFeatures(NamedTuple):
         Number of places of each feature, shape (p,). It is 0 for a number, -1 for a member of a binary feature, -2
         for a constant that is not modelled, and the number of values plus two for a category.
     open
-        Categories in which a new value carries no information (:func:`stream_osr.model.whitening.find_open`).
+        Categories in which a new value carries no information
+        (:func:`stream_osr.model.feature_space.mixed_whitening.find_open`).
     alarms
         Categories of which a new value alone means unknown (``Input.alarms``).
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.dependence import ArrivalOrder, effective_share, refit, training_in_order
 from stream_osr.model.known import Known
 from stream_osr.model.training import Training, summarize
+from stream_osr.parameters import Parameters
 from stream_osr.trust.recall import promise
-from stream_osr.trust.references import own_density
+from stream_osr.trust.unseen_densities import own_density
 
 FEWER_RIGHT = 0.005
 """Additional share of training instances that tempered statistics may label wrong, in blocks of arrival."""
@@ -38,8 +38,8 @@ class Ensemble(NamedTuple):
 
 
 Unseen = Callable[..., list[np.ndarray]]
-"""The function :func:`stream_osr.trust.references.unseen_densities`, as a function of the models, the order and the
-effective number of instances."""
+"""The function :func:`stream_osr.trust.unseen_densities.unseen_densities`, as a function of the models, the order
+and the effective number of instances."""
 
 
 def summarized(trainings: list[Training], p: Parameters) -> Ensemble:

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.model.categories import EXCLUSIVE, base_of, with_base
+from stream_osr.model.feature_space.whitening import Whitening, even_where_open
+from stream_osr.model.location_fit import FLAT_BETA, fit_location, share_among_neighbours
 from stream_osr.model.moves.hyperparameters import Grid, make_grid
 from stream_osr.model.prior import NO_COLUMN, Prior, make_prior
-from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_among_neighbours
+from stream_osr.model.student_t import CONJUGATE, Location
 from stream_osr.model.training import Training
-from stream_osr.model.whitening import Whitening, even_where_open
+from stream_osr.parameters import Parameters
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1

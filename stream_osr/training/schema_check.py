@@ -11,7 +11,7 @@ from typing import Any
 
 from stream_osr.errors import InvalidInstance
 from stream_osr.instances.kinds import Name
-from stream_osr.instances.missing import is_missing
+from stream_osr.instances.missing_values import is_missing
 from stream_osr.printable_text import brief, listed
 from stream_osr.training.trained import TrainedModel
 

@@ -12,45 +12,33 @@ from typing import Any, cast
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
 from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.instances.labels import doubtful
 from stream_osr.instances.reading import Comma
+from stream_osr.model.autocorrelation import correlation_of
 from stream_osr.model.background_components import BackgroundComponent
-from stream_osr.model.binary_features import OF_CONSTANT, texts_of
-from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
+from stream_osr.model.dependence import ArrivalOrder, find_order
+from stream_osr.model.feature_space.binary_features import OF_CONSTANT, texts_of
+from stream_osr.model.feature_space.subspace import MOST
+from stream_osr.model.feature_space.whitening import Whitening, whiten
 from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.location_fit import share_among_neighbours
+from stream_osr.model.noise import Background, NoiseModel, fit_noise_range, noise_model_of
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.student_t import share_among_neighbours
-from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, train
-from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
-from stream_osr.model.whitening import Whitening, whiten
-from stream_osr.support.memory import tell_of_memory
+from stream_osr.parameters import Label, Parameters
+from stream_osr.support.memory import warn_of_memory
 from stream_osr.support.parallel import each, one_thread
-from stream_osr.training import members
+from stream_osr.training import members, training_report
 from stream_osr.training.coordinates import Coordinates, Modes, as_modelled, fit_coordinates, search_modes, whitened
 from stream_osr.training.dependent import Ensemble, judge_in_order, summarized, without_runs
-from stream_osr.training.training_report import (
-    TrainingReport,
-    report_binary_features,
-    report_groups,
-    report_plan,
-    report_units,
-)
+from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
-from stream_osr.trust.references import (
-    References,
-    choose_references,
-    divided,
-    mislabelled,
-    unseen_densities,
-    unseen_rows,
-    with_ranks,
-)
+from stream_osr.trust.references import References, choose_references
+from stream_osr.trust.unseen_densities import divided, unseen_densities, unseen_rows, with_ranks
 
 logger = logging.getLogger("stream_osr")
 
@@ -96,7 +84,7 @@ class TrainedModel:
     labels: tuple[Label, ...]
     whitening: Whitening
     draws: tuple[Known, ...]
-    report: TrainingReport = field(compare=False)
+    report: training_report.TrainingReport = field(compare=False)
     references: References | None
     noise_range: Background
     categories: tuple[tuple[str, ...], ...] = ()
@@ -309,7 +297,7 @@ def train_model(
     kept = min(numeric, MOST + 1 if p.pca is None else len(X))
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
-    tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
+    warn_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
     missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         fitted = fit_coordinates(modelled, group, p, order)
@@ -383,12 +371,12 @@ def train_model(
         promised, by_group = promise([found[~wrong] for found in log_density], right, apart), None
         if apart is not None:
             same = promise([found[~wrong] for found in within], right).recall
-            by_group = report_units(apart, right, labels, same)
+            by_group = training_report.report_units(apart, right, labels, same)
     counts = np.bincount(group, minlength=len(labels))
-    report = TrainingReport(
+    report = training_report.TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
         subclasses=dict(zip(labels, (draws_of[0].seated > 0).sum(axis=1).tolist(), strict=True)),
-        **report_groups(draws_of[0], labels),
+        **training_report.report_groups(draws_of[0], labels),
         known_recall=promised.recall,
         recall_interval=(promised.low, promised.high),
         references=0 if references is None else len(references.group),
@@ -400,8 +388,10 @@ def train_model(
         mislabelled=int(wrong.sum()),
         variance_left_out=whitening.variance_left,
         dimensions=whitening.forward.shape[1],
-        **report_plan(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
-        **report_binary_features(binary_features, features.names),
+        **training_report.report_plan(
+            plan, [name for name, count in zip(features.names, places, strict=True) if not count]
+        ),
+        **training_report.report_binary_features(binary_features, features.names),
         correlation=correlation_of(found_order.pairs)[0] if found_order is not None and found_order.process else None,
         recall_among_neighbours=among_neighbours,
         by_group=by_group,

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.instances.kinds import Name, TypedColumns
 from stream_osr.instances.reading import MISSING_NUMBERS, comma_text
-from stream_osr.model.binary_features import BinaryFeatures, each_flag
+from stream_osr.model.feature_space.binary_features import BinaryFeatures, each_flag
+from stream_osr.model.feature_space.subspace import Plan
 from stream_osr.model.known import Known
 from stream_osr.model.modes import separate_groups
-from stream_osr.model.subspace import Plan
+from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, counted, listed
 from stream_osr.trust.recall import ENOUGH, RecallByGroup, instances_that_would_do
 
@@ -48,7 +48,7 @@ class TrainingReport:
         Features that did not vary. They are monitored and not modelled: a change raises `ColumnFailed`, and does not
         affect decisions.
     missing_values
-        Number of missing values in the training rows, which were completed class by class (`model/imputation.py`). If
+        Number of missing values in the training rows, which were completed class by class (`imputation.py`). If
         covariances are not full, the feature's mean replaces them.
     missing_numeric
         Share of missing values among those of numeric features.

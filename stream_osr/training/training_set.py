@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import Label
 from stream_osr.instances.absent import Absent, zero_features
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, numbers_of
+from stream_osr.parameters import Label
 
 
 class TrainingSet:

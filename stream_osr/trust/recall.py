@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from stream_osr.config import Label
 from stream_osr.model.jit import Array, kernel
+from stream_osr.parameters import Label
 from stream_osr.printable_text import printable
 
 NO_DOUBT = np.zeros(3)

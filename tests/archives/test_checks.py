@@ -14,6 +14,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import files
 from stream_osr.archive.checks import check_records, recognizer, statistics_fit
 from stream_osr.archive.files import form_from, open_archive
+from stream_osr.archive.recognizers import content_of
 from stream_osr.archive.record import RecordForm, RefusedValue, form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
@@ -70,7 +71,7 @@ def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
         model.learn_one(row(int(rng.integers(3 + at // 200)), at), t=float(at), key=at)
         emerged += [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
         if ask(model, rng.random(), at, emerged, rng) or at % 32 == 31:
-            form = form_of(model.as_state(), BY_TYPE, {})
+            form = form_of(content_of(model, model.value), BY_TYPE, {})
             check_records(form)
             recognizer(form, "", {})
             checked += 1
@@ -96,7 +97,7 @@ def test_the_message_of_a_refused_archive_is_that_of_the_documentation(
 
 
 def test_a_value_in_a_mapping_is_refused_by_its_key() -> None:
-    state = form_of(OpenSetRecognizer().as_state(), BY_TYPE, {})
+    state = form_of(content_of(fresh := OpenSetRecognizer(), fresh.value), BY_TYPE, {})
     state["counters"] |= {"decided": -1}
     with pytest.raises(RefusedValue, match=r"counters\['decided'\] is -1 "):
         recognizer(state, "", {})

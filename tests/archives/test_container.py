@@ -17,7 +17,7 @@ from stream_osr.archive import files
 from stream_osr.archive.files import MAGIC, open_archive, read_archive, to_bytes, write_archive
 from stream_osr.archive.records import VERSION
 from stream_osr.errors import PersistenceError
-from stream_osr.model.franchise import Guests
+from stream_osr.model.restaurants import Guests
 
 CONTENT = {"rows": np.arange(6.0), "text": "as it is"}
 

@@ -13,7 +13,7 @@ from stream_osr import Decision, TrainedModel
 from stream_osr.archive.files import MAGIC, read_archive, to_bytes
 from stream_osr.archive.migrations import STEPS
 from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, VERSION
-from stream_osr.discovery import events
+from stream_osr.discovery import event_base, events
 from stream_osr.stream import BufferedInstance, Stream
 from stream_osr.stream.late_labels import Evidence
 from tests.archives.golden import VERSIONS
@@ -45,7 +45,7 @@ def reachable(*kinds: Any) -> set[type[Any]]:
 
 def all_events() -> set[type[Any]]:
     """Kinds of events that there are; none that others derive from."""
-    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, event_base.Event)]
     return {kind for kind in kinds if sum(issubclass(other, kind) for other in kinds) == 1}
 
 

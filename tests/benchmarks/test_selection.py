@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.paper.selection import select_by_validation
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.instances.features import Features
+from stream_osr.parameters import Parameters
 from stream_osr.training.trained import train_model
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}

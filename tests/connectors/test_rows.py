@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.config import Input
 from stream_osr.errors import ConnectorError
+from stream_osr.parameters import Input
 from stream_osr_connectors.files import BadRecord, CsvSource, JsonLinesSink, MemorySink, Record
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import FileRun, Sinks

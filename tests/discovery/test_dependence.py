@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from stream_osr import DependenceFound, OpenSetRecognizer, Signals, TrainedModel
-from stream_osr.config import grouped, parameters
+from stream_osr.config import grouped
+from stream_osr.parameters import parameters
 from stream_osr.stream import Stream, open_stream
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.stream.monitoring import dependence, follow_dependence
-from stream_osr.stream.seating import BatchPosterior
 from tests.blobs import dependent_rows, learn_all
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5, "seed": 2}

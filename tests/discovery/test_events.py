@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import Event, Limits, OpenSetRecognizer
 from stream_osr.discovery import events
-from stream_osr.discovery.events import Explanation, Moment, Movement
+from stream_osr.discovery.event_base import Explanation, Moment, Movement
 from tests.blobs import drained, further
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.discovery import new_classes as grouping
+from stream_osr.discovery import class_count, grouping
 from tests.oracles import grouping as oracle
 from tests.tiers import examples
 
@@ -135,18 +135,18 @@ def test_instances_that_other_chains_call_known_or_do_not_remember():
 def test_number_of_classes_by_hand():
     group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 14])
     # groups of 80, 70, 30 and 14, of which those from .25 * 60 on count: 3; subclasses of 10 and more: 5
-    assert grouping.count_classes(group, size, np.array([40] * 4), 2) == (3, 2.5)
-    assert grouping.count_classes(group, size, np.array([40] * 5), 2) == (3, 2)
+    assert class_count.count_classes(group, size, np.array([40] * 4), 2) == (3, 2.5)
+    assert class_count.count_classes(group, size, np.array([40] * 5), 2) == (3, 2)
     none_known, none_emerging = np.array([3, 3]), np.array([8])  # which are large enough to count
-    assert grouping.count_classes(group, size, none_known, 2) == (3, 3)
-    assert grouping.count_classes(np.array([0]), none_emerging, np.array([40]), 1) == (1, 1)
+    assert class_count.count_classes(group, size, none_known, 2) == (3, 3)
+    assert class_count.count_classes(np.array([0]), none_emerging, np.array([40]), 1) == (1, 1)
     # pieces of a large subclass do not count as classes
     size = np.array([400, 400, 12, 12, 12, 12])
     share = size / size.sum()
     effective = np.exp(-(share * np.log(share)).sum())
-    assert grouping.count_classes(np.arange(6), size, np.array([80, 80]), 2) == (2, pytest.approx(effective))
+    assert class_count.count_classes(np.arange(6), size, np.array([80, 80]), 2) == (2, pytest.approx(effective))
     assert effective < 3 < 6  # which is J E / K
-    assert grouping.count_classes(np.arange(6), np.full(6, 70), np.array([80, 80]), 2) == (6, pytest.approx(6))
+    assert class_count.count_classes(np.arange(6), np.full(6, 70), np.array([80, 80]), 2) == (6, pytest.approx(6))
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_number_of_classes_by_hand():
     ],
 )
 def test_estimate_is_between_the_counts_of_the_chains(counts, estimate):
-    assert grouping.estimate_number([grouping.ClassCounts(*count) for count in counts]) == estimate
+    assert class_count.estimate_number([class_count.ClassCounts(*count) for count in counts]) == estimate

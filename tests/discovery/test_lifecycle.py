@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.discovery import histories
+from stream_osr.discovery import histories, membership
 from stream_osr.discovery import lifecycle as rules
-from stream_osr.discovery.events import Moment
+from stream_osr.discovery.event_base import Moment
 from stream_osr.discovery.histories import Lifecycle, SubclassHistory, SubclassMember, lifecycle
 from stream_osr.discovery.reservoir import keep, objects
 from tests.oracles import lives as oracle
@@ -45,23 +45,22 @@ def observe(
     was, now, who = zip(*moves, strict=True) if moves else ((), (), ())
     them = [*who, *(member for _, member in arrivals)]
     key = column([*now, *(key for key, _ in arrivals)])
-    return rules.observe(life, histories.Coming(column(was), key, *members(them)), menu, new=column(new))
+    return rules.observe(life, membership.NewSeats(column(was), key, *members(them)), menu, new=column(new))
 
 
 def column(values: Iterable[int]) -> np.ndarray:
     return np.fromiter(values, np.int64)
 
 
-def members(them: Sequence[SubclassMember]) -> tuple[histories.MemberColumns, np.ndarray]:
+def members(them: Sequence[SubclassMember]) -> tuple[membership.MemberColumns, np.ndarray]:
     moments = [member.moment for member in them]
-    numbers = histories.MemberColumns(
+    numbers = membership.MemberColumns(
         column(moment.seq for moment in moments),
         np.array([member.p_unknown for member in them], float),
         column(member.batch for member in them),
     )
-    return numbers, histories.moments_of(
-        [moment.t for moment in moments], objects([moment.key for moment in moments])
-    )
+    times, keys = [moment.t for moment in moments], objects([moment.key for moment in moments])
+    return numbers, membership.moments_of(times, keys)
 
 
 def forget(life: Lifecycle, alive: Iterable[int]) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
@@ -76,9 +75,9 @@ def best_supported(
     return rules.best_supported(life, column(keys), seats, column(sizes[key] for key in keys), most)
 
 
-def comes_as_usual(life: Lifecycle, seq: int) -> bool:
+def arrives_as_usual(life: Lifecycle, seq: int) -> bool:
     """Whether the only subclass comes as often as it usually does."""
-    (usual,) = rules.comes_as_usual(life, seq)
+    (usual,) = rules.arrives_as_usual(life, seq)
     return bool(usual)
 
 
@@ -198,7 +197,7 @@ def test_what_has_faded_is_dormant_once_and_wakes_with_arrivals_enough():
     life, changes = observe(lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
     assert changes == NOTHING._replace(dormant=(7,))
     assert life.subclasses[7].dormant
-    for seq in range(rules.KEPT_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
+    for seq in range(rules.LEAST_KEPT - 1):  # stray ones do not wake it, and do not put it to sleep again
         life, changes = observe(life, arrived(7, [1000 + seq]), {7: 9 + seq})
         assert changes == NOTHING
         life, changes = observe(life, [], {7: 9 + seq}, faded=[7])
@@ -239,20 +238,20 @@ def coming(every: int, begin: int, end: int, life: Lifecycle | None = None) -> L
 def test_a_steady_rate_becomes_usual_after_the_half_life_and_a_higher_rate_later():
     end = int(histories.USUAL_HALF_LIFE)
     for every in (20, 40):
-        assert not comes_as_usual(coming(every, 0, end - 1000), end - 1000)
-        assert comes_as_usual(coming(every, 0, end + 1000), end + 1000)
+        assert not arrives_as_usual(coming(every, 0, end - 1000), end - 1000)
+        assert arrives_as_usual(coming(every, 0, end + 1000), end + 1000)
     slow = coming(40, 0, 20_000)
-    assert comes_as_usual(slow, 20_000)
+    assert arrives_as_usual(slow, 20_000)
     often = coming(4, 20_000, 20_500, slow)
-    assert not comes_as_usual(often, 20_500)
-    assert comes_as_usual(coming(4, 20_500, 26_000, often), 26_000)
+    assert not arrives_as_usual(often, 20_500)
+    assert arrives_as_usual(coming(4, 20_500, 26_000, often), 26_000)
 
 
 def test_usual_rates_of_united_lives_add_up():
     long, short = coming(5, 0, 20_000).subclasses[0], coming(5, 19_000, 20_000).subclasses[0]
     both = histories.unite(long, short)
     assert both.usual == pytest.approx(long.usual + short.usual, rel=0.01)
-    assert comes_as_usual(lifecycle({0: both}), 20_000)
+    assert arrives_as_usual(lifecycle({0: both}), 20_000)
 
 
 def test_two_lives_become_one():
@@ -290,11 +289,11 @@ def test_a_muted_subclass_is_not_announced_and_is_held_before_all_others():
     life, changes = observe(begun, arrivals, {1: 80, 2: 8, 3: 40})
     assert changes == NOTHING
     assert (life.subclasses[1].last.seq, life.subclasses[1].muted) == (7, True)
-    assert rules.worth_telling(life) == (2,)
+    assert rules.announced_ids(life) == (2,)
     kept, ended = forget(life, [])
     assert set(ended) == {2}
     assert not kept.subclasses
-    support, sizes = {2: 9.0, 1: 0.0, 3: 0.5}, {2: 90, 1: rules.KEPT_WITH - 1, 3: 1}
+    support, sizes = {2: 9.0, 1: 0.0, 3: 0.5}, {2: 90, 1: rules.LEAST_KEPT - 1, 3: 1}
     chosen = [best_supported(begun, sizes, support, sizes, most) for most in (1, 2, 3)]
     assert chosen == [{3}, {1, 3}, {1, 2, 3}]
 

@@ -26,11 +26,11 @@ from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import LifecycleChanges
 from stream_osr.discovery.reservoir import keep
 from stream_osr.model import edit
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.stream import Stream
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate
-from stream_osr.stream.lifecycle import _join_same
 from stream_osr.stream.recent_instances import as_batches, relabel, remembered, reseat, sampled
+from stream_osr.stream.subclass_changes import _join_same
 from tests.blobs import KNOWN, NEW, check_stream, drained, fitted, fitted_once, instances, play
 
 Point = tuple[float, float]

@@ -11,8 +11,8 @@ from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import grouped
 from stream_osr.model.gaussian import quadratic
 from stream_osr.model.marginal import dishes_of, of_rows
+from stream_osr.model.noise import NARROWEST, Background, gain, is_broad, log_density, noise_model_of
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.unassigned import NARROWEST, Background, gain, is_broad, log_density, noise_model_of
 from tests.blobs import check_stream
 from tests.model.problems import log_marginals
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
-from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.dish_statistics import empty_dishes, refill
 from stream_osr.model.marginal import Statistics, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
-from stream_osr.stream.summaries import as_sums, from_sums, to_say
+from stream_osr.stream.local_summaries import as_sums, changed_summaries, from_sums
 from tests.blobs import fitted_once, play, stream_part
 from tests.tiers import examples
 
@@ -172,17 +172,17 @@ def test_summaries_of_a_stream_are_those_of_its_emerged_subclasses() -> None:
     latest: dict[int, Statistics] = {}
     counts = []
     for part in range(12):
-        before = model.emerged_statistics()
+        before = model.value.emerged_statistics()
         play(model, stream_part(40, seed=part), begin=40 * part)
         model.close_batch()
-        summaries = to_say(before, model.emerged_statistics(), list(model.drain_events()))
+        summaries = changed_summaries(before, model.value.emerged_statistics(), list(model.drain_events()))
         counts.append(len(summaries))
         for one in summaries:
             if one.statistics is None:
                 del latest[one.id]
             else:
                 latest[one.id] = one.statistics
-    now = model.emerged_statistics()
+    now = model.value.emerged_statistics()
     assert latest.keys() == now.keys()
     assert latest
     assert all(now[key].size[0] < 1.25**2 * latest[key].size[0] for key in now)
@@ -192,11 +192,11 @@ def test_summaries_of_a_stream_are_those_of_its_emerged_subclasses() -> None:
 def test_muted_subclasses_are_still_reported_and_promoted_ones_end() -> None:
     model = play(fitted_once(batch_size=64, chains=1, seed=5), stream_part(256))
     list(model.drain_events())
-    before = model.emerged_statistics()
+    before = model.value.emerged_statistics()
     first = min(before)
     model.mute([first])
-    assert model.emerged_statistics().keys() == before.keys(), "other partitions must not report it as new"
+    assert model.value.emerged_statistics().keys() == before.keys(), "other partitions must not report it as new"
     model.undo()
     model.promote([first], "leak")
-    summaries = to_say(before, model.emerged_statistics(), list(model.drain_events()))
+    summaries = changed_summaries(before, model.value.emerged_statistics(), list(model.drain_events()))
     assert [one.statistics for one in summaries if one.id == first] == [None]

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
-from stream_osr.config import Parameters
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import Parameters
 from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recent_instances import as_batches, recall

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from stream_osr import Decision, NewClassesChanged, SubclassEmerged, SubclassSplit
-from stream_osr.discovery.events import Explanation, Moment
+from stream_osr.discovery.event_base import Explanation, Moment
 from stream_osr.evaluation import Detection, TimeToDetection
 
 EXPLANATION = Explanation({}, {}, {}, (), nearest_class="a", nearest_subclass=0, distance=9.0)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.files.checkpoint import load_checkpoint
@@ -157,9 +158,9 @@ def test_what_was_not_met_survives_saving_and_copying(model: OpenSetRecognizer, 
     model.save(tmp_path / "m.osr")
     for other in (OpenSetRecognizer.load(tmp_path / "m.osr"), copy.copy(model), pickle.loads(pickle.dumps(model))):
         assert other.summary().unmet == before
-    state = model.as_state()
+    state = content_of(model, model.value)
     del state["unmet"]  # as before the first instance
-    assert OpenSetRecognizer.from_state(state).summary().unmet == ALL_MET
+    assert restored(OpenSetRecognizer, state).summary().unmet == ALL_MET
 
 
 def test_what_came_before_a_resumed_run_counts(work: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
+from stream_osr.archive.recognizers import content_of
 from stream_osr.config import grouped
 from stream_osr.stream import recognizer_state
 from stream_osr_connectors.engine.stream import ATTEMPTS
@@ -67,7 +68,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
 
 
 def state(model: OpenSetRecognizer) -> bytes:
-    return pickle.dumps(model.as_state())
+    return pickle.dumps(content_of(model, model.value))
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), ValueError("a defect")])

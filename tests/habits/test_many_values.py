@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.model.whitening import fit_mixed, whiten
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import whiten
 
 CENTRES = {"idle": (0.0, 0.0), "running": (12.0, 4.0)}
 Instances = list[tuple[dict[str, object], str]]

@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidFeature, InvalidLabel
-from stream_osr.instances.missing import is_missing, without_mask
+from stream_osr.instances.missing_values import is_missing, without_mask
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3)) + np.arange(80)[:, None] % 2 * [12.0, 0.0, 4.0]

@@ -9,9 +9,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.model.imputation import fill_groups
-from stream_osr.model.subspace import is_constant
-from stream_osr.model.whitening import fit_whitening
+from stream_osr.model.feature_space.imputation import fill_groups
+from stream_osr.model.feature_space.subspace import is_constant
+from stream_osr.model.feature_space.whitening import fit_whitening
 from tests.habits.values import each_value
 
 RNG = np.random.default_rng(0)

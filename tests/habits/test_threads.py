@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.recognizers import content_of
 from stream_osr.errors import ConcurrentChange
 from stream_osr.stream import recognizer_state
 from stream_osr.support.one_writer import WRITERS
@@ -54,7 +55,7 @@ def closing(model: OpenSetRecognizer, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.usefixtures("closing")
 def test_a_second_thread_is_refused(model: OpenSetRecognizer) -> None:
-    before = pickle.dumps(model.as_state())
+    before = pickle.dumps(content_of(model, model.value))
     for call in (
         lambda: model.learn_one(ROWS[0]),
         lambda: model.learn_one(ROWS[0], 1),
@@ -65,7 +66,7 @@ def test_a_second_thread_is_refused(model: OpenSetRecognizer) -> None:
     ):
         with pytest.raises(ConcurrentChange, match=r"another thread \(first\) is changing"):
             call()
-    assert pickle.dumps(model.as_state()) == before
+    assert pickle.dumps(content_of(model, model.value)) == before
     assert model.predict_one(ROWS[0]) == 0  # which any thread may call
 
 

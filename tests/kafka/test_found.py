@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, Signals, SubclassEmerged
-from stream_osr.discovery.events import Movement
-from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.class_count import Estimate
+from stream_osr.discovery.event_base import Movement
 from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.stream import StageCounts
 from stream_osr.trust.recall import ExpectedRecall
@@ -58,7 +58,7 @@ def test_what_is_found_is_what_the_recognizer_says() -> None:
     assert found.new == model.new_classes().estimate
     assert found.known_classes == 2
     assert found.classes.keys() == {"left", "right"}
-    assert found.stages.active == model.menu.active >= 1
+    assert found.stages.active == model.value.menu.active >= 1
     assert 0 < found.usual < 1
     expected, of_each = model.expected_recall, [own.recall for own in found.classes.values()]
     assert min(own.recall for own in of_each) <= expected.recall <= max(own.recall for own in of_each)

@@ -26,7 +26,7 @@ from stream_osr import (
     SubclassRefuted,
     UnknownRateJumped,
 )
-from stream_osr.discovery.events import Moment
+from stream_osr.discovery.event_base import Moment
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder

@@ -142,7 +142,7 @@ def test_other_settings_are_another_model(upgrade: Upgrade) -> None:
     recovery = upgrade.recovery("a", seed=9)
     state, _ = recovery.hand_over(PLACE, upgrade.found(recovery).state, 0)
     assert state.model.seed == seed_of(9, PLACE)
-    assert state.model.emerged_statistics().keys() == upgrade.state.model.emerged_statistics().keys()
+    assert state.model.value.emerged_statistics().keys() == upgrade.state.model.value.emerged_statistics().keys()
 
 
 def test_a_command_goes_to_the_stream_it_was_meant_for(upgrade: Upgrade) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges
 from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile
-from stream_osr.stream.summaries import SubclassSums
+from stream_osr.stream.local_summaries import SubclassSums
 from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
 from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
@@ -47,7 +47,7 @@ def check(name: str, message: Outgoing) -> None:
 
 
 def said(model: OpenSetRecognizer) -> tuple[Outgoing, LocalSummary]:
-    key, statistics = next(iter(model.emerged_statistics().items()))
+    key, statistics = next(iter(model.value.emerged_statistics().items()))
     local = LOCAL._replace(id=key)
     message = summary(model.trained, "in.subclasses", local, SubclassSums(key, statistics, (4,)), Stamp("i", "s"))
     return message, LocalSummary(local, statistics, (4,))
@@ -194,7 +194,7 @@ def test_who_is_alive(model: OpenSetRecognizer) -> None:
     """The latest word on each counts, and with the first word of a new run the one before has ended."""
 
     def of(number: int, run: str = "77aa", place: str = "in/3", ended: bool = False) -> Message:
-        statistics = next(iter(model.emerged_statistics().values()))
+        statistics = next(iter(model.value.emerged_statistics().values()))
         about = SubclassSums(number, None if ended else statistics)
         return received(summary(model.trained, "s", Local(place, run, number), about, Stamp("i", "s")))
 

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import known
-from stream_osr.model.dishes import Dishes, add, log_predictives, log_prior_predictives, refill
-from stream_osr.model.franchise import Franchise, Guests
+from stream_osr.model.dish_statistics import Dishes, add, log_predictives, log_prior_predictives, refill
 from stream_osr.model.jit import kernel
-from stream_osr.model.missing import nothing_missing
-from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.missing_features import nothing_missing
+from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.moves.seating import redish_tables, visit
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
 from stream_osr.model.prior import Prior
+from stream_osr.model.restaurants import Franchise, Guests
 from tests.oracles import crf
 
 ROOM = 16

@@ -6,10 +6,11 @@ import sys
 
 import numpy as np
 
-from stream_osr.model import step as library
+from stream_osr.model import sampler as library
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA
-from stream_osr.model.step import Settings
+from stream_osr.model.sampler import Settings
 from tests.model import chains
+from tests.model.immediate import immediate
 from tests.model.problems import stream_problem
 from tests.model.test_exact_posterior import STREAM, TRAINING, training_problem
 from tests.model.test_stream import far_batch, make_world
@@ -61,7 +62,7 @@ def ageing() -> None:
         for b in range(1, 61):
             state = far_batch(world, state, Settings(sweeps=1, window=0, half_life=half_life), b, 200)
             if b in (1, 5, 15, 60):
-                p = library.immediate(world.known, world.frozen, state, novel)[0, 2]
+                p = immediate(world.known, world.frozen, state, novel)[0, 2]
                 out(f"  {200 * b} {p / (1 - p):.2f}")
         out("\n")
 

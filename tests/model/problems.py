@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, empty_dishes
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
+from stream_osr.model.dish_statistics import Dishes, add, empty_dishes
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import Statistics, _log_whole
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
-from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.prior import Prior, homogeneous, make_prior, width_of
+from stream_osr.model.restaurants import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.model.student_t import CONJUGATE, Location
 from tests.model import chains
 from tests.oracles import crf, niw, stream

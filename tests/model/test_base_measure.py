@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import student_t, whitening
+from stream_osr.model import location_fit, student_t
 from stream_osr.model import training as library
+from stream_osr.model.feature_space import whitening
 from stream_osr.model.moves import hyperparameters
 from stream_osr.model.moves.hyperparameters import Grid, draw_prior, log_evidence, make_grid
 from tests.model.problems import make_base
@@ -84,7 +85,7 @@ def test_values_that_are_given_stay():
 def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(placed):
     rows, group = labelled(spread=4.0, parts=2)
     start = make_base(2)[0]
-    location = student_t.fit_location(rows, group) if placed else student_t.CONJUGATE
+    location = location_fit.fit_location(rows, group) if placed else student_t.CONJUGATE
     space, rng = whitening.fit_whitening(rows, group), np.random.default_rng(7)
     training = library.train(rows, group, space, start, rng, sweeps=6, grid=make_grid(2), location=location)
     prior = training.prior

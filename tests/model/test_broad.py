@@ -9,12 +9,14 @@ import pytest
 import scipy
 
 from stream_osr.model import background_components as library_background
-from stream_osr.model import student_t, whitening
+from stream_osr.model import student_t
 from stream_osr.model import training as library
+from stream_osr.model.feature_space import bounded_scatter
+from stream_osr.model.feature_space.whitening import fit_whitening
 from stream_osr.model.known import densities, learn_labelled, log_class_densities, log_new
+from stream_osr.model.location_fit import fit_location
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.student_t import CONJUGATE, fit_location
-from stream_osr.model.whitening import fit_whitening
+from stream_osr.model.student_t import CONJUGATE
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 from tests.oracles import broad as oracle
@@ -23,7 +25,9 @@ from tests.oracles import broad as oracle
 def counts(members):
     """What each instance of a class counts in its scatter."""
     n, d = members.shape
-    return whitening.bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
+    return bounded_scatter.bounded_scatter(
+        members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1)
+    )[2]
 
 
 def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):

@@ -7,14 +7,15 @@ import pytest
 import scipy
 
 from stream_osr.model import categories, student_t
-from stream_osr.model import dishes as library_dishes
+from stream_osr.model import dish_statistics as library_dishes
 from stream_osr.model.background_components import BackgroundComponent
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.model.known import densities, log_densities
 from stream_osr.model.moves import hyperparameters
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
-from stream_osr.model.whitening import fit_mixed, whiten
 from tests.model.problems import DIRICHLET, fill, known_of, make_base, random_rows
 from tests.oracles.categories import Categories
 

@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 from stream_osr.discovery.reconcile import Local, LocalSummary, restore
-from stream_osr.model import background_components, categories, known, missing, responsibilities
-from stream_osr.model import dishes as library_dishes
-from stream_osr.model.franchise import StreamState
+from stream_osr.model import background_components, categories, known, missing_features, responsibilities
+from stream_osr.model import dish_statistics as library_dishes
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import Whitening, whiten
 from stream_osr.model.known import densities, log_densities
 from stream_osr.model.marginal import _best_partition, statistics_of
 from stream_osr.model.moves import hyperparameters
+from stream_osr.model.noise import Background, gain, noise_model_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
 from stream_osr.model.responsibilities import query_rows, view
-from stream_osr.model.step import Settings, open_stream, step
+from stream_osr.model.restaurants import StreamState
+from stream_osr.model.sampler import Settings, open_stream, step
 from stream_osr.model.student_t import CONJUGATE
 from stream_osr.model.training import Training, summarize, train
-from stream_osr.model.unassigned import Background, _of_nothing, _Scene, gain, noise_model_of
-from stream_osr.model.whitening import Whitening, fit_mixed, whiten
+from stream_osr.model.unassigned import _of_nothing, _Scene
 from tests.model.problems import fill, make_base, random_rows
 
 SIZES = (6, 9)
@@ -114,7 +116,9 @@ def test_a_missing_number_is_drawn_given_the_values(trained: Trained):
     X = np.array([[0.0, np.nan, 0.1], [1.0, np.nan, 0.1]] * 20)
     shown = view(trained.known, trained.frozen, trained.state, shift=-40.0)
     rng = np.random.default_rng(0)
-    rows = missing.complete_rows(shown, whiten(trained.space, X), missing.missing_of(trained.space, X), rng)
+    rows = missing_features.complete_rows(
+        shown, whiten(trained.space, X), missing_features.missing_of(trained.space, X), rng
+    )
     drawn = trained.space.center[1] + rows[:, 1:] @ trained.space.backward[:, 1]
     assert np.abs(drawn.reshape(20, 2).mean(axis=0) - [0.0, 9.0]).max() < 1.5
 

@@ -8,7 +8,7 @@ import scipy
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.model.subspace import is_clock
+from stream_osr.model.feature_space.subspace import is_clock
 
 N = 120
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model.franchise import empty_franchise, join
 from stream_osr.model.moves import hyperparameters as library
+from stream_osr.model.restaurants import empty_franchise, join
 from tests.model import chains
 from tests.oracles import concentration as oracle
 

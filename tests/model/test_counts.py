@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.model import edit, known, prior, student_t
-from stream_osr.model.dishes import Dishes
-from stream_osr.model.franchise import ANYONE, Guests, StreamState, derive, empty_franchise
+from stream_osr.model import class_edits, edit, known, prior, student_t
+from stream_osr.model.dish_statistics import Dishes
+from stream_osr.model.restaurants import ANYONE, Guests, StreamState, derive, empty_franchise
 from tests.model.problems import assert_equal, fill, make_base
 from tests.oracles.counts import Ledger, Table
 
@@ -205,7 +205,7 @@ class Pair:
         weights, has = self.rng.uniform(0.0, 0.5, len(seqs)), [next(self.strangers), next(self.strangers)]
         self.ledger.gather(seqs, homes, weights.tolist(), has)
         own, rows = fill(self.prior, [self.rows[has]]), self.rows[seqs]
-        self.state = edit.gather(self.state, own, rows, np.array(seqs), np.array(homes), weights, self.prior)
+        self.state = edit.gather_seats(self.state, own, rows, np.array(seqs), np.array(homes), weights, self.prior)
         return True
 
     def adopt(self) -> bool:
@@ -226,7 +226,9 @@ class Pair:
             self.ledger.trained.append(1.0)
         nothing: Any = np.zeros(0)
         terms = student_t.StudentTerms(*[nothing] * 7)
-        self.state = edit.refresh_classes(self.state, known.Densities(terms, nothing, np.array(self.ledger.trained)))
+        self.state = class_edits.refresh_classes(
+            self.state, known.Densities(terms, nothing, np.array(self.ledger.trained))
+        )
         return True
 
 

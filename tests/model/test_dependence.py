@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
+from stream_osr.model import autocorrelation
 from stream_osr.model import dependence as inside
 
 CLASSES, FEATURES, MANY = 5, 8, 2000
@@ -15,10 +16,10 @@ CLASSES, FEATURES, MANY = 5, 8, 2000
 
 def slow_pairs(
     z: np.ndarray, group: np.ndarray, at: np.ndarray, n_classes: int, first: int, middle: np.ndarray
-) -> inside.Pairs:
+) -> autocorrelation.Pairs:
     """Look at all pairs of instances, one after the other."""
     d = z.shape[1]
-    products, number, correlation = inside.no_pairs(n_classes, d)
+    products, number, correlation = autocorrelation.no_pairs(n_classes, d)
     for b in range(first, len(z)):
         j = group[b]
         if j < 0:
@@ -26,15 +27,15 @@ def slow_pairs(
         products[0] += np.outer(z[b], z[b])
         number[0] += 1
         for a in range(b):
-            for place, lag in enumerate(inside.LAGS.tolist(), start=1):
+            for place, lag in enumerate(autocorrelation.LAGS.tolist(), start=1):
                 if at[b] - at[a] == lag and group[a] == j:
                     products[place] += 0.5 * (np.outer(z[a], z[b]) + np.outer(z[b], z[a]))
                     number[place] += 1
         earlier = [a for a in range(b) if group[a] == j]
-        if earlier and at[b] - at[earlier[-1]] <= inside.LAGS[-1] and not np.isnan(middle[j]).any():
+        if earlier and at[b] - at[earlier[-1]] <= autocorrelation.LAGS[-1] and not np.isnan(middle[j]).any():
             value = sum((z[earlier[-1], k] - middle[j, k]) * z[b, k] for k in range(d)) / d
             correlation[j] += 1.0, value, value**2
-    return inside.Pairs(products, number, correlation)
+    return autocorrelation.Pairs(products, number, correlation)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def arrived() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=(500, 3)), group, at
 
 
-def assert_same(found: inside.Pairs, expected: inside.Pairs) -> None:
+def assert_same(found: autocorrelation.Pairs, expected: autocorrelation.Pairs) -> None:
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
 
@@ -58,9 +59,11 @@ def test_pairs_are_those_of_a_slow_count(arrived, first):
     expected = slow_pairs(z, group, at, 4, first, np.zeros((4, 3)))
     assert expected.number[1:].min() > 0
     assert expected.correlation[3, 0] == 0.0
-    assert_same(inside.count_pairs(inside.no_pairs(4, 3), z, group, at, first), expected)
+    assert_same(autocorrelation.count_pairs(autocorrelation.no_pairs(4, 3), z, group, at, first), expected)
     middle = np.array([[0.3, -0.2, 0.5], [np.nan] * 3, [0.0, 1.0, 0.0], [0.0] * 3])  # means of the stream
-    found = inside.count_pairs(inside.no_pairs(4, 3), z, group, at, first, middle=middle, products=False)
+    found = autocorrelation.count_pairs(
+        autocorrelation.no_pairs(4, 3), z, group, at, first, middle=middle, products=False
+    )
     expected = slow_pairs(z, group, at, 4, first, middle)
     np.testing.assert_allclose(found.correlation, expected.correlation, rtol=1e-12)
     assert found.correlation[1].tolist() == [0.0, 0.0, 0.0]
@@ -69,22 +72,25 @@ def test_pairs_are_those_of_a_slow_count(arrived, first):
 
 def test_a_stream_in_parts_has_the_pairs_of_the_whole_which_do_not_change_and_fade(arrived):
     z, group, at = arrived
-    whole, before = inside.count_pairs(inside.no_pairs(4, 3), z, group, at), inside.no_pairs(4, 3)
+    whole, before = (
+        autocorrelation.count_pairs(autocorrelation.no_pairs(4, 3), z, group, at),
+        autocorrelation.no_pairs(4, 3),
+    )
     for begin in range(0, 500, 100):
-        kept = slice(max(begin - int(inside.LAGS[-1]), 0), begin + 100)
-        before = inside.count_pairs(before, z[kept], group[kept], at[kept], begin - kept.start)
+        kept = slice(max(begin - int(autocorrelation.LAGS[-1]), 0), begin + 100)
+        before = autocorrelation.count_pairs(before, z[kept], group[kept], at[kept], begin - kept.start)
     assert_same(before, whole)
-    copy = inside.Pairs(*(each.copy() for each in whole))
-    after = inside.count_pairs(whole, z, group, at)
+    copy = autocorrelation.Pairs(*(each.copy() for each in whole))
+    after = autocorrelation.count_pairs(whole, z, group, at)
     assert_same(whole, copy)
-    assert_same(inside.faded_pairs(after, 0.5), whole)
+    assert_same(autocorrelation.faded_pairs(after, 0.5), whole)
 
 
 def test_the_mean_correlation_has_the_standard_error_of_its_own_values():
-    pairs = inside.no_pairs(2, 1)._replace(correlation=np.array([[3.0, 1.5, 2.0], [1.0, 0.5, 7.0]]))
-    assert inside.correlation_of(pairs) == (0.5, pytest.approx(2.0 / 3.0), 4.0)
-    np.testing.assert_allclose(inside.correlation_by_class(pairs), [0.5, 0.5])
-    assert inside.correlation_of(inside.no_pairs(2, 1)) == (0.0, 0.0, 0.0)
+    pairs = autocorrelation.no_pairs(2, 1)._replace(correlation=np.array([[3.0, 1.5, 2.0], [1.0, 0.5, 7.0]]))
+    assert autocorrelation.correlation_of(pairs) == (0.5, pytest.approx(2.0 / 3.0), 4.0)
+    np.testing.assert_allclose(autocorrelation.correlation_by_class(pairs), [0.5, 0.5])
+    assert autocorrelation.correlation_of(autocorrelation.no_pairs(2, 1)) == (0.0, 0.0, 0.0)
 
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -122,9 +128,9 @@ def test_neighbours_are_dependent_where_they_resemble_each_other(seed: int) -> N
         rows, group = process(np.random.default_rng(seed))
         found, dependent = inside.find_order(rows, group, np.arange(MANY)), process in (autoregressive, offsets)
         assert (found.process is not None) == dependent, process
-        mean, errors, n = inside.correlation_of(found.pairs)
-        assert n >= inside.LEAST_PAIRS
-        assert dependent or (abs(mean) < 0.5 * inside.CORRELATED and abs(errors) < 4.0), process
+        mean, errors, n = autocorrelation.correlation_of(found.pairs)
+        assert n >= autocorrelation.LEAST_PAIRS
+        assert dependent or (abs(mean) < 0.5 * autocorrelation.CORRELATED and abs(errors) < 4.0), process
 
 
 def test_far_pairs_are_no_dependence():
@@ -134,9 +140,11 @@ def test_far_pairs_are_no_dependence():
     assert inside.find_order(rows, np.zeros(MANY, int), np.arange(MANY)).process is None
     z = np.random.default_rng(1).normal(size=(MANY, FEATURES))
     z[[700, 701]] = 1e3
-    short, usual = inside.shortened(z), (z**2).sum(axis=1) < 16.0
-    pairs = inside.count_pairs(inside.no_pairs(1, FEATURES), short, np.zeros(MANY, int), np.arange(MANY))
-    assert inside.correlation_of(pairs)[0] < 0.5 * inside.CORRELATED
+    short, usual = autocorrelation.shortened(z), (z**2).sum(axis=1) < 16.0
+    pairs = autocorrelation.count_pairs(
+        autocorrelation.no_pairs(1, FEATURES), short, np.zeros(MANY, int), np.arange(MANY)
+    )
+    assert autocorrelation.correlation_of(pairs)[0] < 0.5 * autocorrelation.CORRELATED
     assert np.sqrt((short**2).sum(axis=1)).max() == pytest.approx(4.0)
     np.testing.assert_array_equal(short[usual], z[usual])
 
@@ -156,8 +164,8 @@ def test_the_order_is_that_of_the_positions_and_not_of_the_rows():
 
 def test_few_pairs_are_no_evidence_and_what_was_found_lasts():
     def is_dependent(total, square, least=256, threshold=0.05, was=False):
-        pairs = inside.no_pairs(1, 1)._replace(correlation=np.array([[256.0, total, square]]))
-        return inside.is_dependent(pairs, least, threshold, was=was)
+        pairs = autocorrelation.no_pairs(1, 1)._replace(correlation=np.array([[256.0, total, square]]))
+        return autocorrelation.is_dependent(pairs, least, threshold, was=was)
 
     assert is_dependent(25.6, 10.0)
     assert not is_dependent(25.6, 10.0, least=257)
@@ -179,7 +187,9 @@ def simulated(rng: np.random.Generator, n: int, slow: np.ndarray, step: np.ndarr
 
 def fitted(z: np.ndarray) -> inside.Process:
     n, d = z.shape
-    return inside.fit_process(inside.count_pairs(inside.no_pairs(1, d), z, np.zeros(n, int), np.arange(n)))
+    return inside.fit_process(
+        autocorrelation.count_pairs(autocorrelation.no_pairs(1, d), z, np.zeros(n, int), np.arange(n))
+    )
 
 
 def test_the_fit_recovers_a_simulated_process_up_to_a_bound():
@@ -214,7 +224,7 @@ def test_short_episodes_are_fitted_without_what_their_means_take_away():
 def effective_share(phi: float, noise: tuple[float, ...], slow: tuple[float, ...] = (1.0,), pairs: float = 1000.0):
     """Share for a single class with 1000 instances and so many pairs at each lag."""
     d = len(slow)
-    counted = inside.no_pairs(1, d)._replace(number=np.array([1000.0] + [pairs] * len(inside.LAGS)))
+    counted = autocorrelation.no_pairs(1, d)._replace(number=np.array([1000.0] + [pairs] * len(autocorrelation.LAGS)))
     process = inside.Process(np.eye(d), np.array(slow), np.full(d, phi), np.array(noise))
     return inside.effective_share(counted, process)
 
@@ -235,8 +245,8 @@ def test_residuals_are_white_and_a_class_of_few_instances_has_mostly_the_pooled_
     rng, d = np.random.default_rng(5), 2
     group = np.repeat([0, 2], [3000, 5])  # class 1 has no instance
     rows = rng.normal(size=(3005, d)) * [3.0, 0.5]
-    residuals = inside.residuals_of(rows, group)
-    z = inside.whitened(residuals, rows, group)[group == 0]
+    residuals = autocorrelation.residuals_of(rows, group)
+    z = autocorrelation.whitened(residuals, rows, group)[group == 0]
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(np.cov(z.T), np.eye(d), atol=0.01)
     off = rows - np.stack([rows[group == j].mean(axis=0) if j != 1 else np.zeros(d) for j in range(3)])[group]
@@ -251,8 +261,8 @@ def test_residuals_are_white_and_a_class_of_few_instances_has_mostly_the_pooled_
 
 
 def test_the_strongest_class_is_left_out():
-    pairs = inside.no_pairs(3, 2)
+    pairs = autocorrelation.no_pairs(3, 2)
     pairs.correlation[:] = [[500.0, 5.0, 250.0], [100.0, 40.0, 50.0], [100.0, -1.0, 50.0]]
-    mean, errors, n = inside.correlation_of(inside.without_strongest(pairs))
+    mean, errors, n = autocorrelation.correlation_of(autocorrelation.without_strongest(pairs))
     assert (mean, errors, n) == pytest.approx((4.0 / 600.0, 4.0 / 300.0**0.5, 600.0))
     assert pairs.correlation[1, 0] == 100.0

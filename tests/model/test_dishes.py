@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import drift
-from stream_osr.model import dishes as library
+from stream_osr.model import dish_statistics as library
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import KINDS, assert_equal, fill, make_base, random_rows
 from tests.tiers import examples

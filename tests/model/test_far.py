@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import franchise, responsibilities, whitening
-from stream_osr.model import step as library
+from stream_osr.model import responsibilities, restaurants
+from stream_osr.model import sampler as library
+from stream_osr.model.feature_space import whitening
 from stream_osr.model.known import Densities, Known, densities, log_class_densities, log_new
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.step import Settings
+from stream_osr.model.sampler import Settings
+from tests.model.immediate import immediate
 from tests.model.problems import known_of, make_base
 
 SIZE, NATS = 4000, 1e4
@@ -29,9 +31,9 @@ def check_probabilities(probabilities: np.ndarray) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
 
 
-def check_predictions(known: Known, frozen: Densities, state: franchise.StreamState, rows: np.ndarray) -> None:
+def check_predictions(known: Known, frozen: Densities, state: restaurants.StreamState, rows: np.ndarray) -> None:
     """The visit of a guest who does not stay, and one pass over all terms with the same result."""
-    predicted = library.immediate(known, frozen, state, rows)
+    predicted = immediate(known, frozen, state, rows)
     check_probabilities(predicted)
     unmoved = whitening.Whitening(np.zeros(2), np.zeros(2), np.eye(2), np.eye(2), np.zeros(2, bool), 0.0)
     glance = responsibilities.look(rows, responsibilities.view(known, frozen, state, unmoved))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.config import Parameters
 from stream_osr.instances.features import Features
-from stream_osr.model import imputation
-from stream_osr.model.imputation import fill_groups
+from stream_osr.model.feature_space import imputation
+from stream_osr.model.feature_space.imputation import fill_groups
+from stream_osr.parameters import Parameters
 from stream_osr.training.coordinates import as_modelled, fit_coordinates
 
 MIXING = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 0.9]])

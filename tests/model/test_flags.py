@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model import binary_features as inside
-from stream_osr.model import whitening
+from stream_osr.model.feature_space import binary_features as inside
+from stream_osr.model.feature_space import mixed_whitening, whitening
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import Whitening, whiten
 from stream_osr.model.transfer import origins, passage
-from stream_osr.model.whitening import Whitening, fit_mixed, whiten
 from tests.oracles import flags as oracle
 
 N = 60
@@ -132,7 +133,7 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
 def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
     flags, places = find(X), np.zeros(X.shape[1], np.int64)
     places[flags.members] = inside.OF_FLAG
-    places[whitening.find_constant(X, places)] = inside.OF_CONSTANT
+    places[mixed_whitening.find_constant(X, places)] = inside.OF_CONSTANT
     return fit_mixed(X, group, places, binary_features=flags)
 
 

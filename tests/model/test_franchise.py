@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_osr.model import franchise as library
+from stream_osr.model import restaurants as library
 
 
 def franchise_of_two():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import dishes as library
+from stream_osr.model import dish_statistics as library
 from stream_osr.model import gaussian, nearest
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import assert_equal, fill, make_base, random_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model import dishes
+from stream_osr.model import dish_statistics
 from stream_osr.model import known as library
 from stream_osr.model.known import densities
 from stream_osr.model.prior import homogeneous
@@ -117,7 +117,7 @@ def test_of_the_nearest_class_the_rank_is_the_share_that_is_no_denser():
     found = nearby(known, log_density, responsible, rows)
     assert found.nearest.tolist() == [1] * 5
     np.testing.assert_allclose(found.rank, np.array([0, 1, 50, 101, 101]) / 101)
-    expected = dishes.mahalanobis_each(known.dishes, np.ones(2, np.int64), homogeneous(rows), known.prior)
+    expected = dish_statistics.mahalanobis_each(known.dishes, np.ones(2, np.int64), homogeneous(rows), known.prior)
     np.testing.assert_allclose(found.distance, expected)
     tied = nearby(known, np.zeros((1, n_classes)), responsible[:1], rows[:0])
     assert tied.nearest.tolist() == [0], "the first of several"

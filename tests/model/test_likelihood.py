@@ -7,13 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stream_osr.model import dishes as library_dishes
-from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
-from stream_osr.model.moves import likelihood as library
+from stream_osr.model import dish_statistics as library_dishes
+from stream_osr.model.dish_statistics import Dishes, empty_dishes, log_predictives
+from stream_osr.model.moves import predictive_cache as library
 from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurants import CLOSED, Guests, empty_franchise, leave
 from tests.model.chains import sampler_state
 from tests.model.problems import KINDS, Problem, make_base, random_problem, random_rows
 

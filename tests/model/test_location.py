@@ -7,11 +7,12 @@ import pytest
 import scipy
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.model import dishes as library_dishes
-from stream_osr.model import student_t
-from stream_osr.model.dishes import log_predictives, log_prior_predictives
+from stream_osr.model import dish_statistics as library_dishes
+from stream_osr.model import location_fit
+from stream_osr.model.dish_statistics import log_predictives, log_prior_predictives
+from stream_osr.model.location_fit import fit_location
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.student_t import CONJUGATE, Location, fit_location, log_new_densities
+from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 
@@ -44,20 +45,20 @@ def test_fewer_than_three_classes_teach_no_location():
 @pytest.mark.parametrize("sizes", [(30, 20, 25, 10), (8, 50, 9), (3, 1, 4)], ids=str)
 def test_freedom_and_spread_foresee_each_class_best(sizes):
     rows, group = labelled(seed=len(sizes), sizes=sizes, spread=5.0)
-    score = np.zeros((len(student_t.FREEDOM), len(student_t.SPREAD)))
+    score = np.zeros((len(location_fit.FREEDOM), len(location_fit.SPREAD)))
     for j in range(len(sizes)):
         mean, covariance = total(rows[group != j], group[group != j])
-        for a, freedom in enumerate(student_t.FREEDOM):
-            for b, spread in enumerate(student_t.SPREAD):
+        for a, freedom in enumerate(location_fit.FREEDOM):
+            for b, spread in enumerate(location_fit.SPREAD):
                 student = scipy.stats.multivariate_t(mean, spread * covariance, df=freedom)
                 score[a, b] += student.logpdf(rows[group == j]).mean()
     a, b = np.unravel_index(score.argmax(), score.shape)
     location = fit_location(rows, group)
     mean, covariance = total(rows, group)
-    assert location.freedom == student_t.FREEDOM[a]
+    assert location.freedom == location_fit.FREEDOM[a]
     np.testing.assert_allclose(location.mean, mean, atol=1e-12)
     found = np.linalg.inv(location.factor.T @ location.factor)
-    np.testing.assert_allclose(found, student_t.SPREAD[b] * covariance, rtol=1e-9)
+    np.testing.assert_allclose(found, location_fit.SPREAD[b] * covariance, rtol=1e-9)
     np.testing.assert_array_equal(location.factor, np.tril(location.factor))
 
 
@@ -65,7 +66,7 @@ def test_neighbours_are_found_by_densities() -> None:
     """By hand: the density of every fourth of each class beside another instance, and by itself."""
     rng, group = np.random.default_rng(3), np.repeat(np.arange(4), 200)
     rows = 0.5 * rng.normal(size=(4, 20))[group] + rng.normal(size=(800, 20))
-    x, prior = homogeneous(rows), make_prior(20, nu=80.0, scale=0.7, beta=student_t.FLAT_BETA)
+    x, prior = homogeneous(rows), make_prior(20, nu=80.0, scale=0.7, beta=location_fit.FLAT_BETA)
     location = fit_location(rows, group)
     new, better = log_new_densities(x, prior, location), []
     for j in range(4):
@@ -74,10 +75,10 @@ def test_neighbours_are_found_by_densities() -> None:
             others = of_class[of_class != i]
             dishes = library_dishes.dishes_with(x[others], np.arange(len(others)), len(others), prior)
             better.append(log_predictives(x[[i]], dishes, prior).max() > new[i])
-    share = student_t.share_among_neighbours(x, group, prior, location)
+    share = location_fit.share_among_neighbours(x, group, prior, location)
     assert 0.0 < share < 1.0
     assert share == np.mean(better)
-    assert student_t.share_among_neighbours(x, group, prior, CONJUGATE) == 1.0
+    assert location_fit.share_among_neighbours(x, group, prior, CONJUGATE) == 1.0
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
+from stream_osr.model.dish_statistics import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
 from stream_osr.model.marginal import Statistics, add_statistics, log_ratios_together, split_test, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.student_t import Location, log_new_densities

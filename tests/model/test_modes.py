@@ -12,10 +12,10 @@ import pytest
 from scipy.cluster.vq import kmeans2
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters
 from stream_osr.model import modes as library
+from stream_osr.model.feature_space.whitening import aligned, along_subclasses, fit_whitening, raw_difference, whiten
 from stream_osr.model.prior import Prior
-from stream_osr.model.whitening import aligned, along_subclasses, fit_whitening, raw_difference, whiten
+from stream_osr.parameters import Parameters
 from stream_osr.training.members import priors_of_modes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model import dependence
+from stream_osr.model import autocorrelation, dependence
 from stream_osr.model.known import densities, log_densities
 from stream_osr.model.prior import homogeneous
 from tests.model.test_known import make_known
@@ -25,13 +25,13 @@ def process() -> dependence.Process:
 
 
 @pytest.fixture
-def residuals() -> dependence.Residuals:
+def residuals() -> autocorrelation.Residuals:
     rng = np.random.default_rng(1)
     whitener = np.stack([np.eye(D) + 0.2 * (half + half.T) for half in rng.normal(size=(CLASSES, D, D))])
-    return dependence.Residuals(4.0 * rng.normal(size=(CLASSES, D)), whitener, np.linalg.slogdet(whitener)[1])
+    return autocorrelation.Residuals(4.0 * rng.normal(size=(CLASSES, D)), whitener, np.linalg.slogdet(whitener)[1])
 
 
-def came(residuals: dependence.Residuals, seed: int = 2) -> dependence.Came:
+def came(residuals: autocorrelation.Residuals, seed: int = 2) -> dependence.Came:
     """Instances of the classes and some of none, densities and categories of their own, some incomplete."""
     rng = np.random.default_rng(seed)
     rows = residuals.mean[rng.integers(CLASSES, size=N)] + rng.normal(scale=1.5, size=(N, D))
@@ -43,7 +43,7 @@ def came(residuals: dependence.Residuals, seed: int = 2) -> dependence.Came:
 
 def slow_prediction(
     process: dependence.Process,
-    residuals: dependence.Residuals,
+    residuals: autocorrelation.Residuals,
     tracked: dependence.TrackedLocations,
     given: dependence.Came,
     least: np.ndarray,

@@ -7,11 +7,20 @@ import pytest
 import scipy
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model import whitening
-from stream_osr.model import yeo_johnson as library
+from stream_osr.model.feature_space import whitening
+from stream_osr.model.feature_space import yeo_johnson as library
+from stream_osr.model.feature_space.mixed_whitening import fit_mixed
+from stream_osr.model.feature_space.whitening import fit_whitening, unwhiten, whiten
+from stream_osr.model.feature_space.yeo_johnson import (
+    NO_YEO_JOHNSON,
+    YeoJohnson,
+    bend,
+    bent,
+    find_yeo_johnson,
+    slopes,
+    unbend,
+)
 from stream_osr.model.transfer import passage
-from stream_osr.model.whitening import fit_mixed, fit_whitening, unwhiten, whiten
-from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
 from tests.model.problems import assert_equal
 
 SOME = YeoJohnson(np.array([0, 2]), np.array([3.0, -1e6]), np.array([0.5, 1e4]), np.array([0.25, 2.0]))

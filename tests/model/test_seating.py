@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import add, empty_dishes
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
+from stream_osr.model.dish_statistics import add, empty_dishes
 from stream_osr.model.moves import seating as library
 from stream_osr.model.prior import homogeneous
+from stream_osr.model.restaurants import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
 from tests.blobs import menu_weights
 from tests.model.problems import KINDS, Problem, assert_equal, check_counts, fill, make_base, random_problem
 from tests.oracles import seating as oracle

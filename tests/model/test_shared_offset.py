@@ -11,8 +11,7 @@ import pytest
 
 from stream_osr import FrameMoved, OpenSetRecognizer
 from stream_osr.model import offset_fit
-from stream_osr.model.offset_fit import HEATS, fit_place, window_of
-from stream_osr.model.places import (
+from stream_osr.model.class_places import (
     Places,
     further,
     is_typical,
@@ -24,8 +23,9 @@ from stream_osr.model.places import (
     split,
     unmoved,
 )
+from stream_osr.model.feature_space.whitening import Whitening, whiten
+from stream_osr.model.offset_fit import HEATS, fit_place, window_of
 from stream_osr.model.shared_offset import SharedOffset, features_that_moved, find_shared_offset, is_narrow, stay
-from stream_osr.model.whitening import Whitening, whiten
 
 D = 18
 CENTRES = 1.2 * np.random.default_rng(7).normal(size=(5, D))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model import whitening as library
-from stream_osr.model.binary_features import OF_CONSTANT
+from stream_osr.model.feature_space import mixed_whitening
+from stream_osr.model.feature_space import whitening as library
+from stream_osr.model.feature_space.binary_features import OF_CONSTANT
 from tests.tiers import examples
 
 
@@ -74,9 +75,9 @@ def test_missing_values_are_the_training_mean():
 def test_a_feature_that_never_varied_is_in_no_coordinate():
     X, group = classes()
     wide = np.column_stack([X, np.full(len(X), 50.0), np.zeros(len(X))])
-    constant = library.find_constant(wide, np.zeros(6, int))
+    constant = mixed_whitening.find_constant(wide, np.zeros(6, int))
     assert constant.tolist() == [False] * 4 + [True] * 2
-    space = library.fit_mixed(wide, group, np.where(constant, OF_CONSTANT, 0))
+    space = mixed_whitening.fit_mixed(wide, group, np.where(constant, OF_CONSTANT, 0))
     assert space.constant.tolist() == constant.tolist()
     assert space.forward.shape == (6, 4)
     z = library.whiten(space, wide)
@@ -88,8 +89,10 @@ def test_a_feature_that_never_varied_is_in_no_coordinate():
 def test_few_equal_values_are_no_constant():
     X, _ = classes()
     wide = np.column_stack([X, np.full(len(X), 50.0)])
-    assert not library.find_constant(wide[:19], np.zeros(5, int)).any()
-    assert not library.find_constant(np.full((40, 2), 3.0), np.zeros(2, int)).any(), "nothing else would be modelled"
+    assert not mixed_whitening.find_constant(wide[:19], np.zeros(5, int)).any()
+    assert not mixed_whitening.find_constant(np.full((40, 2), 3.0), np.zeros(2, int)).any(), (
+        "nothing else would be modelled"
+    )
     space = library.fit_whitening(wide, np.arange(len(X)) % 2)
     step = library.whiten(space, wide[:1] + np.array([0, 0, 0, 0, 5.0])) - library.whiten(space, wide[:1])
     assert 0.3 < np.linalg.norm(step) < 1.5, "a spread of its own size, twice: a ridge of the same size"

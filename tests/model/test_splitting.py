@@ -11,11 +11,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import empty_dishes, log_predictives
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
+from stream_osr.model.dish_statistics import empty_dishes, log_predictives
 from stream_osr.model.moves import splitting as library
-from stream_osr.model.moves.likelihood import SamplerState
+from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurants import CLOSED, Guests, empty_franchise, join
 from tests.model import chains
 from tests.model.problems import StreamProblem, check_counts, fill, make_base, random_problem, sources, stream_problem
 from tests.oracles import crf, stream

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.model import unassigned
+from stream_osr.model import noise, unassigned
 from stream_osr.model.student_t import CONJUGATE
 from tests.model.problems import fill, make_base
 from tests.oracles import strangers as oracle
 
 D, ALPHA = 3, 1.5
 LIMITS = oracle.Limits(
-    unassigned.SIZES, unassigned.LATELY, unassigned.LOOKED, unassigned.NARROWEST, unassigned.PASSES
+    unassigned.SIZES, unassigned.LATELY, unassigned.LOG_CANDIDATES, noise.NARROWEST, unassigned.PASSES
 )
 
 
@@ -37,7 +37,7 @@ def case(rng: np.random.Generator) -> tuple[Any, ...]:
     seqs = np.cumsum(rng.integers(1, int(rng.choice([2, 30, 300])) + 1, len(rows)))
     arrived = np.sort(rng.choice(len(rows), min(4, len(rows)), replace=False))
     announced = np.array([10]) if rng.random() < 0.3 else np.zeros(0, np.int64)
-    background = unassigned.Background(rng.normal(size=D), np.diag([150.0, 100.0, 80.0]) + 20.0)
+    background = noise.Background(rng.normal(size=D), np.diag([150.0, 100.0, 80.0]) + 20.0)
     world = oracle.World(measure, known, emerging, *background, ALPHA)
     state = SimpleNamespace(
         dishes=fill(prior, list(emerging.values())),
@@ -47,7 +47,7 @@ def case(rng: np.random.Generator) -> tuple[Any, ...]:
     around: Any = unassigned.Alternatives(
         SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)),
         state,
-        unassigned.noise_model_of(background),
+        noise.noise_model_of(background),
     )
     return unassigned.UnassignedRows(seqs, rows, seat), arrived, around, announced, world
 

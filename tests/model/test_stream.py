@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.model import edit, franchise
-from stream_osr.model import step as library
-from stream_osr.model.franchise import CLOSED, Franchise, StreamState
-from stream_osr.model.franchise import fade as fade_seats
+from stream_osr.model import edit, restaurants
+from stream_osr.model import sampler as library
 from stream_osr.model.known import Densities, Known, densities, log_class_densities
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.step import BatchResult, Settings
+from stream_osr.model.restaurants import CLOSED, Franchise, StreamState
+from stream_osr.model.restaurants import fade as fade_seats
+from stream_osr.model.sampler import BatchResult, Settings
 from tests.blobs import menu_weights
+from tests.model.immediate import immediate
 from tests.model.problems import Problem, assert_equal, check_counts, known_of, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
@@ -253,7 +254,7 @@ def test_immediate_probabilities_are_the_predictive_rule(half_life):
         follower.step(draw_stream(b, 20), b, Settings(window=15, half_life=half_life))
     state, f, rows = follower.state, follower.state.franchise, draw_stream(77, 8)
     before = copy_of(state)
-    found = library.immediate(world.known, world.frozen, state, rows)
+    found = immediate(world.known, world.frozen, state, rows)
     assert_equal(copy_of(state), before)
     log_known, _ = log_class_densities(world.known, world.frozen, homogeneous(rows))
     past = oracle.StreamState(
@@ -275,7 +276,7 @@ def test_single_instance_without_sweeps_gets_its_immediate_probability():
     world = make_world()
     state, _ = run(world, Settings(window=10))
     for row in draw_stream(99, 6)[:, None]:
-        expected = library.immediate(world.known, world.frozen, state, row)
+        expected = immediate(world.known, world.frozen, state, row)
         _, result = world.step(state, row, 0, Settings(sweeps=0))
         np.testing.assert_allclose(result.probabilities, expected, rtol=1e-12, atol=1e-15)
 
@@ -339,7 +340,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         for b in range(15):
             later = far_batch(world, later, how, b, 20)
         f = later.franchise
-        assert (f.table_mass >= franchise.CLEARED_BELOW).all()
+        assert (f.table_mass >= restaurants.CLEARED_BELOW).all()
         assert (main in later.ids) == held
         if not held:
             continue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import subspace, whitening
-from stream_osr.model.subspace import MOST, follow, make_plan
+from stream_osr.model.feature_space import left_out_classes, subspace, whitening
+from stream_osr.model.feature_space.subspace import MOST, follow, make_plan
 from tests.model.problems import assert_equal
 
 
@@ -18,8 +18,8 @@ def classes(count=6, each=20, p=8, seed=0):
 
 def test_one_class_or_one_instance_of_each_cannot_be_left_out():
     rows, group = classes()
-    assert subspace.recall_left_out(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
-    assert subspace.recall_left_out(rows[::20], group[::20], [1, 2]).shape == (2, 0)
+    assert left_out_classes.recall_left_out(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
+    assert left_out_classes.recall_left_out(rows[::20], group[::20], [1, 2]).shape == (2, 0)
     assert make_plan(rows[::20], group[::20]).rank == 5
 
 

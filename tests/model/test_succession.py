@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.dish_statistics import empty_dishes, refill
+from stream_osr.model.feature_space.whitening import fit_whitening, whiten
 from stream_osr.model.known import densities
 from stream_osr.model.marginal import Statistics, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.transfer import GAIN, CoordinateMap, class_of, passage, restate
-from stream_osr.model.whitening import fit_whitening, whiten
 from tests.blobs import fitted
 
 

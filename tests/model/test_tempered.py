@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model import dishes
-from stream_osr.model.dishes import log_predictives
+from stream_osr.model import dish_statistics
+from stream_osr.model.dish_statistics import log_predictives
 from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.training import tempered
 
@@ -13,8 +13,8 @@ from stream_osr.model.training import tempered
 def twice(n: int = 12):
     prior, rows = make_prior(3, nu=5, scale=0.5, beta=0.2), np.random.default_rng(0).normal(size=(n, 3))
     once, dish = homogeneous(rows), np.arange(n) % 2
-    double = dishes.dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior)
-    return prior, dishes.dishes_with(once, dish, 2, prior), double
+    double = dish_statistics.dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior)
+    return prior, dish_statistics.dishes_with(once, dish, 2, prior), double
 
 
 def test_instances_that_came_twice_count_once():

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from stream_osr.model import franchise, whitening
+from stream_osr.model import restaurants
 from stream_osr.model import training as library
-from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model.dish_statistics import log_prior_predictives
+from stream_osr.model.feature_space import whitening
 from stream_osr.model.known import densities, log_class_densities
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import Problem, assert_equal, check_counts, make_base
@@ -78,7 +79,7 @@ def test_running_out_of_slots_changes_nothing(monkeypatch):
             seating = library.sweep(seating, prior, rng, True)
         tables, dishes = seating.franchise, seating.dishes
         assert (len(tables.menu) > slots) == (spare == 1)
-        used, serving = np.flatnonzero(tables.table_dish != franchise.CLOSED), np.flatnonzero(tables.menu)
+        used, serving = np.flatnonzero(tables.table_dish != restaurants.CLOSED), np.flatnonzero(tables.menu)
         seats = seating.guests.table, used, tables.table_dish[used], tables.alpha, tables.gamma
         outcomes.append([*seats, serving, dishes.inverse[serving], dishes.log_det[serving], rng.random()])
     assert_equal(*outcomes)

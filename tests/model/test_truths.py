@@ -21,15 +21,16 @@ import numpy as np
 import pytest
 import scipy
 
-from stream_osr.model import student_t, whitening
+from stream_osr.model import student_t
 from stream_osr.model import training as library
 from stream_osr.model.background_components import log_missing
-from stream_osr.model.franchise import StreamState
+from stream_osr.model.feature_space import whitening
 from stream_osr.model.known import Densities, Known, densities, log_class_densities
 from stream_osr.model.moves import hyperparameters
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, Grid, make_grid
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.step import Settings, open_stream, step
+from stream_osr.model.restaurants import StreamState
+from stream_osr.model.sampler import Settings, open_stream, step
 from tests.model.problems import DIRICHLET, make_base
 from tests.oracles import concentration, crf, niw
 from tests.oracles.categories import Categories, Mixed

@@ -7,7 +7,7 @@ from functools import reduce
 from math import exp2
 from operator import add
 
-from stream_osr.discovery.events import Moment
+from stream_osr.discovery.event_base import Moment
 from stream_osr.discovery.histories import SubclassHistory, SubclassMember
 from stream_osr.discovery.lifecycle import LifecycleChanges
 

@@ -13,6 +13,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("support",),
     ("instances",),
+    ("parameters",),
     ("config",),
     ("decision",),
     ("model",),
@@ -59,9 +60,9 @@ A module imports modules of its own group or of a lower layer.
 ABOUT_THE_MODEL = {"stream_osr_connectors.page.report.axes", "stream_osr_connectors.cli.warmup"}
 """Connectors that read the covariance of a model."""
 
-LONGEST = 640
-"""Lines of a module: a module has one idea."""
-ONE_IDEA = {"stream_osr.recognizer": 1300, "stream_osr.stream.reference_check": 700}
+LONGEST = {"stream_osr": 450, "stream_osr_connectors": 570}
+"""Lines of a module of each package: a module has one idea."""
+ONE_IDEA = {"stream_osr.recognizer": 1000, "stream_osr.keyed": 590}
 """Modules with more lines: public methods with their documentation."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
@@ -158,6 +159,6 @@ def private_names_of_others(sources: Sources) -> Iterator[str]:
 def long_modules(sources: Sources) -> Iterator[str]:
     """Find modules with too many lines."""
     for name, path in sources.modules.items():
-        lines, most = len(path.read_text().splitlines()), ONE_IDEA.get(name, LONGEST)
+        lines, most = len(path.read_text().splitlines()), ONE_IDEA.get(name, LONGEST[name.partition(".")[0]])
         if lines > most:
             yield f"{name} has {lines} lines, at most {most} are expected"

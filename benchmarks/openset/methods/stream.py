@@ -11,9 +11,10 @@ import numpy as np
 
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.config import grouped, parameters
+from stream_osr.config import grouped
 from stream_osr.instances.features import Features
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import parameters
 from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.training.trained import TrainedModel, train_model
 

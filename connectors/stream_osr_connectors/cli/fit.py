@@ -28,7 +28,7 @@ from stream_osr_connectors.values import DecodeError, LabelType
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
-    from stream_osr.config import Parameters
+    from stream_osr.parameters import Parameters
     from stream_osr_connectors.files.survey import Survey
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")

@@ -45,8 +45,8 @@ def inspect(
     if trained.unguarded:
         out.say(f"no reference check: {trained.unguarded}")
     else:
-        guards = counted(recognizer.menu.references, "reference instance")
-        out.say(f"{guards} {'guards' if recognizer.menu.references == 1 else 'guard'} the known classes")
+        guards = counted(recognizer.value.menu.references, "reference instance")
+        out.say(f"{guards} {'guards' if recognizer.value.menu.references == 1 else 'guard'} the known classes")
     dimensions = counted(trained.prior.n_features, "whitened dimension")
     out.say(f"{counted(len(trained.names), 'feature')}, {dimensions}")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}

@@ -84,11 +84,11 @@ def _run_rare_kernels(model: OpenSetRecognizer) -> None:
     """Run the kernels that few streams need, for subclasses that merge, and that come and go between two batches."""
     import numpy as np
 
+    from stream_osr.model.class_places import places_of_classes
     from stream_osr.model.marginal import log_ratios_together, statistics_of
     from stream_osr.model.offset_fit import HEATS, fit_place, window_of
-    from stream_osr.model.places import places_of_classes
     from stream_osr.model.shared_offset import find_shared_offset
-    from stream_osr.stream.reference_check import fit_check
+    from stream_osr.stream.subclass_owners import fit_check
 
     stream = model.value.stream
     assert stream is not None

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Label
 from stream_osr.errors import (
     InvalidInstance,
     InvalidLabel,
@@ -19,6 +18,7 @@ from stream_osr.errors import (
 )
 from stream_osr.instances.labels import as_known, clean_label
 from stream_osr.keyed import full_id
+from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, typed
 from stream_osr.support import limits
 
@@ -177,7 +177,7 @@ class Command(NamedTuple):
                 raise InvalidParameter(f"subclass id is {typed(each)}. Expected whole numbers from 0, such as 7")
         if label is not None:
             label = clean_label(label)
-            limits.check_label(label)
+            limits.check_label_length(label)
         try:
             limits.check_key(self.stream)
             limits.check_key(key_of(self.key))
@@ -269,7 +269,7 @@ class Command(NamedTuple):
             label = as_known(self.label, model.value.labels)
             if self.action == "promote":
                 model.promote(self.subclasses, label)
-            elif keys_elsewhere or model.remembers(self.key):
+            elif keys_elsewhere or model.value.remembers(self.key):
                 model.learn_label(self.key, label)
             else:
                 raise InvalidInstance(_unheard_of(self.key, model))
@@ -302,7 +302,7 @@ def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
         f"no instance with key {brief(key)} waits for a label: it was never seen, has one already, or is older than "
         f"the last {model.value.parameters.label_horizon}"
     )
-    if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
+    if isinstance(key, str) and key.lstrip("-").isdigit() and model.value.remembers(int(key)):
         reason += ". The whole number is a key: use --int-key"
     return reason
 

@@ -60,7 +60,7 @@ class Account:
         for item, refusal in stream.refused:
             self._set_aside(_rejected(item, refusal))
         if stream.counted and stream.model is self.model:
-            self.model.count_refused(0, counted=stream.counted)
+            self.model.value.count_refused(0, counted=stream.counted)
         stream.labelled = stream.counted = 0
         stream.refused.clear()
 
@@ -73,7 +73,7 @@ class Account:
     def _set_aside(self, refused: RejectedRecord) -> None:
         """Count, report and write a record that is set aside."""
         self.totals["set_aside"] += 1
-        self.model.count_refused()
+        self.model.value.count_refused()
         count_kind(self._reasons, refused.reason)
         self._complain(refused.row, refused.reason)
         if self._errors is not None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, errors
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import read_archive, write_archive
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import ConnectorError, InUse, PersistenceError
 
@@ -87,7 +88,7 @@ def wrong_stream(path: Path, stream: str | None) -> ConnectorError:
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint completely or not at all."""
-    content = {**checkpoint._asdict(), "model": checkpoint.model.as_state()}
+    content = {**checkpoint._asdict(), "model": content_of(checkpoint.model, checkpoint.model.value)}
     content |= {"totals": dict(checkpoint.totals), "reasons": dict(checkpoint.reasons)}
     write_archive(
         path, "checkpoint", {name: value for name, value in content.items() if value or name not in _PERHAPS}
@@ -110,7 +111,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         If the file does not exist or cannot be used.
     """
     content = read_archive(path, "checkpoint", _CONTENT)
-    model = OpenSetRecognizer.from_state(content["model"])
+    model = restored(OpenSetRecognizer, content["model"])
     totals = Counter(content["totals"])
     perhaps = content.get("reading"), Counter(content.get("reasons", {})), content.get("keys")
     return Checkpoint(model, content["source"], content["sinks"], totals, *perhaps)

@@ -41,7 +41,7 @@ def columns_of_events() -> dict[str, Kind]:
     >>> list(columns)[:3], columns["subclass_id"], columns["explanation"], columns["label"]
     (['type', 'batch', 'seq'], 'whole', 'json', 'text')
     """
-    from stream_osr.discovery.events import Event
+    from stream_osr import Event
 
     out: dict[str, Kind] = {"type": "text"}
     waiting = [Event]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stream_osr import Keyed, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, RefusedState
+from stream_osr.stream.recognizer_state import with_ignored
 
 from ..base import BadRecord, CheckedSink, PatientSource, Record, Sink, Source
 from ..commands.command import Command, CommandResult
@@ -282,7 +283,7 @@ class FileRun:
             self._publish()
             self.progress(self.totals["read"])
             if not isinstance(record, BadRecord) and record.ignored:
-                self.model.note_ignored(record.ignored)
+                self.model.value = with_ignored(self.model.value, record.ignored)
             if self._unsaved >= self.checkpoint_every and time.monotonic() >= self._save_from:
                 self._try_to_save()
             self._apply_commands()

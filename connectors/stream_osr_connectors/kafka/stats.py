@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.class_count import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import MenuSize, StageCounts
 from stream_osr.trust.recall import ExpectedRecall
@@ -207,7 +207,7 @@ class PartitionStats:
 
     def follow(self, model: OpenSetRecognizer) -> None:
         """Read statistics from a recognizer."""
-        self.menu, signals = model.menu, model.signals
+        self.menu, signals = model.value.menu, model.signals
         promised = model.trained.report.known_recall if self.menu.references else None
         self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
         self.dependent, self.frame = signals.dependent, signals.frame

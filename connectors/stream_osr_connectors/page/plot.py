@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event
+from stream_osr.discovery.event_base import Event
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer

@@ -22,9 +22,9 @@ from numpy.random import Generator
 from scipy.special import gammaln
 
 from stream_osr.model.categories import EXCLUSIVE
-from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
+from stream_osr.model.restaurants import CLOSED, Franchise, menu_weight
 
 
 class Gamma(NamedTuple):

@@ -17,19 +17,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model import categories, gaussian
-from stream_osr.model import dishes as statistics
-from stream_osr.model import franchise as restaurant
+from stream_osr.model import categories, dish_statistics, gaussian, restaurants
 from stream_osr.model.elementwise import exp_each, largest, log_each_using, total_of
 from stream_osr.model.jit import Array, borrowing_kernel, kernel, unrolled_kernel
-from stream_osr.model.moves import likelihood as memory
+from stream_osr.model.moves import predictive_cache
 
 LEAST = 1e-200
 """Bound on the sum of cached densities. Below it, or above its inverse, they are recomputed to keep their digits."""
 
 
 @borrowing_kernel
-def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
+def weigh_dishes(i: int, own: int, state: predictive_cache.SamplerState) -> float:
     """Write the conditional weights of guest i's dish given all other seats, up to a factor, and return their sum.
 
     The guest has no seat. ``own`` is the dish whose statistics contain it, or ``CLOSED``. That dish is weighed
@@ -41,22 +39,24 @@ def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
         served = max(menu[k], held[k]) > 0.0
-        if not served or (owner[k] != restaurant.ANYONE and owner[k] != group):
+        if not served or (owner[k] != restaurants.ANYONE and owner[k] != group):
             weights[k] = -np.inf
             continue
         if k < frozen:
             weights[k] = log_frozen[i, k]
         elif k == own:
-            weights[k] = statistics.log_predictive_without(dishes, k - frozen, x, prior)
+            weights[k] = dish_statistics.log_predictive_without(dishes, k - frozen, x, prior)
         else:
-            weights[k] = statistics.log_predictive(dishes, k - frozen, x, prior)
+            weights[k] = dish_statistics.log_predictive(dishes, k - frozen, x, prior)
     relative(state.log_new[i], franchise, weights)
     exp_each(weights[: last + 1])
     return times_seats(group, franchise, weights)
 
 
 @unrolled_kernel
-def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: memory.Likelihood) -> float:
+def weigh_remembered(
+    i: int, own: int, state: predictive_cache.SamplerState, likelihood: predictive_cache.Likelihood
+) -> float:
     """Do the work of :func:`weigh_dishes` for guest i of a stream, with the predictive cache."""
     rows, group, weights = state.guests.rows, state.guests.group[i], state.weights
     franchise, dishes, prior = state.franchise, state.dishes, state.prior
@@ -67,14 +67,14 @@ def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: m
     total = 0.0
     for restated in range(2):
         if restated:
-            memory.restate(likelihood, i, own, state)
+            predictive_cache.restate(likelihood, i, own, state)
         for k in range(last):
             weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
-        if own != restaurant.CLOSED:
+        if own != restaurants.CLOSED:
             weights[own] = 0.0
-            tables = restaurant.menu_weight(franchise, own)
+            tables = restaurants.menu_weight(franchise, own)
             if tables > 0.0:
-                log_own = memory.log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
+                log_own = predictive_cache.log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
                 weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)
         weights[last] = likelihood.fresh[i] * share * gamma
         total = float(total_of(weights[:last]) + weights[last])
@@ -84,7 +84,7 @@ def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: m
 
 
 @borrowing_kernel
-def relative(log_new: float, franchise: restaurant.Franchise, weights: Array) -> None:
+def relative(log_new: float, franchise: restaurants.Franchise, weights: Array) -> None:
     """Append the log density of a new subclass, and make all log densities relative to the largest."""
     last = franchise.extent[0]
     weights[last] = log_new
@@ -94,7 +94,7 @@ def relative(log_new: float, franchise: restaurant.Franchise, weights: Array) ->
 
 
 @borrowing_kernel
-def times_seats(group: int, franchise: restaurant.Franchise, weights: Array) -> float:
+def times_seats(group: int, franchise: restaurants.Franchise, weights: Array) -> float:
     """Multiply densities by the seats and the menu weights of their dishes, and return the sum."""
     last = franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
@@ -131,28 +131,33 @@ def draw(rng: Generator, weights: Array, total: float) -> int:
 
 
 @borrowing_kernel
-def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish: int) -> int:
+def draw_table(rng: Generator, franchise: restaurants.Franchise, group: int, dish: int) -> int:
     """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a new table."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
-    u = rng.random() * (franchise.seated[group, dish] + share * restaurant.menu_weight(franchise, dish))
+    u = rng.random() * (franchise.seated[group, dish] + share * restaurants.menu_weight(franchise, dish))
     serves, of_group, mass = franchise.table_dish, franchise.table_group, franchise.table_mass
     for t in range(franchise.extent[1]):
         if serves[t] == dish and of_group[t] == group:
             u -= mass[t]
             if u < 0.0:
                 return t
-    return restaurant.CLOSED
+    return restaurants.CLOSED
 
 
 @borrowing_kernel
-def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None) -> float:
+def visit(
+    rng: Generator,
+    i: int,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood | None = None,
+) -> float:
     """Re-seat guest i, or seat it if it has no table. Write the weights of the dishes and return their sum."""
     guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
     frozen, group = state.log_frozen.shape[1], guests.group[i]
-    old = own = restaurant.CLOSED
-    if guests.table[i] != restaurant.CLOSED:
-        old = restaurant.leave(franchise, guests.table[i], guests.weight[i])
-        guests.table[i] = restaurant.CLOSED
+    old = own = restaurants.CLOSED
+    if guests.table[i] != restaurants.CLOSED:
+        old = restaurants.leave(franchise, guests.table[i], guests.weight[i])
+        guests.table[i] = restaurants.CLOSED
         if old >= frozen:
             own = old
     if likelihood is None:
@@ -162,29 +167,29 @@ def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory
     last = franchise.extent[0]
     dish = draw(rng, state.weights[: last + 1], total)
     new = dish == last
-    if own != restaurant.CLOSED and dish != own:
+    if own != restaurants.CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
             dish = own  # alone before and alone again: the same subclass, held or not
-        elif restaurant.menu_weight(franchise, own) > 0.0:
-            memory.remove(dishes, own - frozen, i, guests.rows, prior, likelihood)
+        elif restaurants.menu_weight(franchise, own) > 0.0:
+            predictive_cache.remove(dishes, own - frozen, i, guests.rows, prior, likelihood)
         else:
-            statistics.clear(dishes, own - frozen, prior)
-            own = restaurant.CLOSED  # its slot is free now, perhaps for this very guest
+            dish_statistics.clear(dishes, own - frozen, prior)
+            own = restaurants.CLOSED  # its slot is free now, perhaps for this very guest
     if new:
         if dish != own:
-            dish = restaurant.free_dish(franchise, frozen)
-            if dish == restaurant.CLOSED:
+            dish = restaurants.free_dish(franchise, frozen)
+            if dish == restaurants.CLOSED:
                 return total
-        franchise.owner[dish] = group if state.exclusive else restaurant.ANYONE
+        franchise.owner[dish] = group if state.exclusive else restaurants.ANYONE
     if dish >= frozen and dish != own:
-        memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
-    table = restaurant.CLOSED if new else draw_table(rng, franchise, group, dish)
-    if table == restaurant.CLOSED:
-        table = restaurant.free_table(franchise)
-        if table == restaurant.CLOSED:
+        predictive_cache.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
+    table = restaurants.CLOSED if new else draw_table(rng, franchise, group, dish)
+    if table == restaurants.CLOSED:
+        table = restaurants.free_table(franchise)
+        if table == restaurants.CLOSED:
             return total
     guests.table[i] = table
-    restaurant.join(franchise, table, group, dish, guests.weight[i])
+    restaurants.join(franchise, table, group, dish, guests.weight[i])
     return total
 
 
@@ -198,9 +203,9 @@ def weigh_block(
     group: int,
     members: Array,
     block: Array,
-    empty: statistics.Dishes,
-    state: memory.SamplerState,
-    likelihood: memory.Likelihood | None = None,
+    empty: dish_statistics.Dishes,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood | None = None,
 ) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
 
@@ -211,23 +216,25 @@ def weigh_block(
     frozen, last = state.log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
-        log_fresh = statistics.log_block_predictive(dishes, old - frozen, block, True, prior)
+        log_fresh = dish_statistics.log_block_predictive(dishes, old - frozen, block, True, prior)
     else:
-        log_fresh = statistics.log_block_predictive(empty, 0, block, False, prior)
+        log_fresh = dish_statistics.log_block_predictive(empty, 0, block, False, prior)
     weights[last] = np.log(franchise.gamma[0]) + log_fresh
     best = weights[last]
     remembered = likelihood is not None
     for k in range(last):
         tables = max(menu[k], held[k])
         weights[k] = -np.inf
-        if tables == 0.0 or (owner[k] != restaurant.ANYONE and owner[k] != group):
+        if tables == 0.0 or (owner[k] != restaurants.ANYONE and owner[k] != group):
             continue
         if k < frozen:
             weights[k] = np.log(tables)
             for i in members:
                 weights[k] += state.log_frozen[i, k]
         elif not remembered or k == old:
-            weights[k] = np.log(tables) + statistics.log_block_predictive(dishes, k - frozen, block, k == old, prior)
+            weights[k] = np.log(tables) + dish_statistics.log_block_predictive(
+                dishes, k - frozen, block, k == old, prior
+            )
         else:
             weights[k] = tables
             continue
@@ -238,7 +245,12 @@ def weigh_block(
 
 @borrowing_kernel
 def weigh_emerging(
-    old: int, best: float, members: Array, block: Array, state: memory.SamplerState, likelihood: memory.Likelihood
+    old: int,
+    best: float,
+    members: Array,
+    block: Array,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood,
 ) -> None:
     """Write the log weights of the emerging dishes except ``old``.
 
@@ -261,7 +273,7 @@ def weigh_emerging(
     for k in range(count):
         if weights[k] > 0.0 and k != old - frozen:
             n = dishes.size[k]
-            constant = memory.constants(likelihood, n, size, prior)
+            constant = predictive_cache.constants(likelihood, n, size, prior)
             weights[k] = np.log(weights[k]) + constant - 0.5 * size * dishes.log_det[k]
             trace[k] = weights[k] - (half_power + 0.5 * n) * trace[k]
             if trace[k] > highest:
@@ -290,9 +302,9 @@ def redish(
     table: int,
     members: Array,
     block: Array,
-    empty: statistics.Dishes,
-    state: memory.SamplerState,
-    likelihood: memory.Likelihood | None = None,
+    empty: dish_statistics.Dishes,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood | None = None,
 ) -> None:
     """Draw the dish of a whole table given everything else, by equation (11). ``members`` are all its guests.
 
@@ -301,8 +313,8 @@ def redish(
     guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
     frozen, last, weights = state.log_frozen.shape[1], franchise.extent[0], state.weights
     group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
-    restaurant.serve(franchise, old, -1.0)
-    alone = restaurant.menu_weight(franchise, old) == 0.0
+    restaurants.serve(franchise, old, -1.0)
+    alone = restaurants.menu_weight(franchise, old) == 0.0
     weigh_block(old, group, members, block, empty, state, likelihood)
     peak = largest(weights[: last + 1])
     for k in range(last + 1):
@@ -310,43 +322,46 @@ def redish(
     dish = draw(rng, weights[: last + 1], total_of(weights[: last + 1]))
     nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
     if dish == old or (dish == last and nobody_else):
-        restaurant.serve(franchise, old, 1.0)
+        restaurants.serve(franchise, old, 1.0)
         return
     if dish == last:
-        dish = restaurant.free_dish(franchise, frozen)
-        if dish == restaurant.CLOSED:
+        dish = restaurants.free_dish(franchise, frozen)
+        if dish == restaurants.CLOSED:
             return
-        franchise.owner[dish] = group if state.exclusive else restaurant.ANYONE
+        franchise.owner[dish] = group if state.exclusive else restaurants.ANYONE
     if old >= frozen:
         if alone:
-            statistics.clear(dishes, old - frozen, prior)
+            dish_statistics.clear(dishes, old - frozen, prior)
         else:
             for i in members:
-                memory.remove(dishes, old - frozen, i, guests.rows, prior, likelihood)
+                predictive_cache.remove(dishes, old - frozen, i, guests.rows, prior, likelihood)
     if dish >= frozen:
         for i in members:
-            memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
+            predictive_cache.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     franchise.seated[group, old] = 0.0 if franchise.menu[old] == 0.0 else franchise.seated[group, old] - mass
     franchise.seated[group, dish] += mass
     franchise.table_dish[table] = dish
-    restaurant.serve(franchise, dish, 1.0)
+    restaurants.serve(franchise, dish, 1.0)
 
 
 @kernel
 def redish_tables(
-    rng: Generator, first: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None
+    rng: Generator,
+    first: int,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood | None = None,
 ) -> None:
     """Re-dish the tables all of whose guests are present, at least one with number ``first`` or later.
 
     Tables with one guest are skipped, because a visit to the guest has just done the same.
     """
     by_table, start = guests_by_table(state.guests, state.franchise)
-    room, empty = np.empty(state.guests.rows.shape), statistics.empty_dishes(1, state.prior)
+    room, empty = np.empty(state.guests.rows.shape), dish_statistics.empty_dishes(1, state.prior)
     _redish_tables(rng, first, by_table, start, room, empty, state, likelihood)
 
 
 @kernel
-def guests_by_table(guests: restaurant.Guests, franchise: restaurant.Franchise) -> tuple[Array, Array]:
+def guests_by_table(guests: restaurants.Guests, franchise: restaurants.Franchise) -> tuple[Array, Array]:
     """Guests sorted by table (those of table t from ``start[t]`` to ``start[t + 1] - 1``), and ``start``."""
     n, tables = guests.table.shape[0], franchise.extent[1]
     start = np.zeros(tables + 1, np.int64)
@@ -370,9 +385,9 @@ def _redish_tables(
     by_table: Array,
     start: Array,
     room: Array,
-    empty: statistics.Dishes,
-    state: memory.SamplerState,
-    likelihood: memory.Likelihood | None = None,
+    empty: dish_statistics.Dishes,
+    state: predictive_cache.SamplerState,
+    likelihood: predictive_cache.Likelihood | None = None,
 ) -> None:
     rows, franchise = state.guests.rows, state.franchise
     for t in range(start.shape[0] - 1):

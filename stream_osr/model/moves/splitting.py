@@ -20,12 +20,12 @@ import numpy as np
 from numpy.random import Generator
 
 from stream_osr.model import categories
-from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, log_predictive
-from stream_osr.model.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
+from stream_osr.model.dish_statistics import Dishes, add_telling, clear, empty_dishes, log_predictive
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
-from stream_osr.model.moves import likelihood as memory
-from stream_osr.model.moves.likelihood import Likelihood, SamplerState
+from stream_osr.model.moves import predictive_cache
+from stream_osr.model.moves.predictive_cache import Likelihood, SamplerState
 from stream_osr.model.moves.seating import draw
+from stream_osr.model.restaurants import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
 
 NEIGHBOURS = 64
 """Most guests to which a new subclass is offered."""
@@ -356,7 +356,7 @@ def found(members: Array, state: SamplerState, likelihood: Likelihood | None = N
     for i in members:
         guests.table[i] = table
         join(franchise, table, 0, dish, guests.weight[i])
-        memory.add(state.dishes, dish - frozen, i, guests.rows, state.prior, likelihood)
+        predictive_cache.add(state.dishes, dish - frozen, i, guests.rows, state.prior, likelihood)
     return True
 
 

@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
-from stream_osr.model.moves.likelihood import Likelihood, SamplerState, remember
+from stream_osr.model.moves.predictive_cache import Likelihood, SamplerState, remember
 from stream_osr.model.moves.seating import redish_tables, visit
 from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 

@@ -207,7 +207,11 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge("unstable_records", "Records that wait for the end of a transaction upstream.", "unstable"),
     _gauge("committed_offset", "Offset after the last committed record.", "position"),
     _gauge("end_offset", "Last stable offset of the input, the end of committed records.", "end"),
-    _gauge("held_decisions", "Records without a final decision (unfinished micro-batches, decision_delay).", lambda of, now: of.menu and of.paused),
+    _gauge(
+        "held_decisions",
+        "Records without a final decision.",
+        lambda of, now: of.menu and of.paused,
+    ),
     _gauge("suspended", "1 while the partition cannot be loaded or continued and the service retries.", "suspended"),
     _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Label
-from stream_osr.discovery.new_classes import SubclassDistances
+from stream_osr.discovery.grouping import SubclassDistances
+from stream_osr.parameters import Label
 from stream_osr.printable_text import printable
 from stream_osr.stream import new_classes, rank_among, recall_among
 

@@ -194,7 +194,7 @@ class _Step:
         error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
         self._left = left
         self._taken.refused += [(received, Refusal("PROCESS", error)) for received in records]
-        self._model.count_refused(len(records))
+        self._model.value.count_refused(len(records))
         if end.closes:
             for by in [None] if self._keys is None else self._keys.unfinished():
                 self._stream(by).abandon(error)
@@ -223,7 +223,7 @@ class _Step:
                 raise
             except Exception as error:  # of any decoder: the stream continues without the record
                 self._taken.refused.append((received, Refusal("DECODE", error)))
-        self._model.count_refused(len(self._taken.refused))
+        self._model.value.count_refused(len(self._taken.refused))
         return groups
 
     def _apply(self, command: Command) -> bool:
@@ -252,7 +252,7 @@ class _Step:
             except TooManyKeysError as error:
                 taken.refused += [(received, Refusal("VALIDATE", error)) for received in records]
                 taken.keys_refused += len(records)
-                self._model.count_refused(len(records))
+                self._model.value.count_refused(len(records))
                 return
         stream = self._stream(by)
         missing = stream.model.counters["missing"]
@@ -302,7 +302,7 @@ class _Step:
 
     def _count_refused(self, stream: Stream[Received]) -> None:
         """Count and log what a stream has refused."""
-        stream.model.count_refused(len(stream.refused), counted=stream.counted)
+        stream.model.value.count_refused(len(stream.refused), counted=stream.counted)
         failed = [str(received.offset) for received, why in stream.refused if received and why.failed is not None]
         if failed:
             text = "%s: dead letters are the records that make a micro-batch fail: %s"

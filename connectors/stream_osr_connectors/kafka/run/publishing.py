@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import ClassDrifted, Decision, Event, EventsSummed, OpenSetRecognizer, TrainedModel
-from stream_osr.config import Label
 from stream_osr.discovery.reconcile import Local
 from stream_osr.discovery.signal_table import EVENT_TABLE, kind_of
 from stream_osr.errors import ConnectorError
+from stream_osr.parameters import Label
 from stream_osr.printable_text import brief
-from stream_osr.stream.summaries import to_say
+from stream_osr.stream.local_summaries import changed_summaries
 
 from ...engine import Refusal
 from ..client.interface import ClientError, RefusedMessage
@@ -151,11 +151,11 @@ class Publishing(NamedTuple):
         topic = self.settings.subclasses
         if topic is None:
             return
-        before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
+        before, after = (state.model.value.emerged_statistics() for state in (one.before, one.after))
         if one.before.lineage != one.after.lineage:  # another model: kept subclasses are published again
             before = {key: its for key, its in before.items() if key not in after}
         place = str(one.place)
-        for said in to_say(before, after, one.outcome.events):
+        for said in changed_summaries(before, after, one.outcome.events):
             local = Local(place, one.after.lineage, said.id)
             name = f"{self.publisher.names[one.place.topic]}-{one.place.partition}-{one.outcome.place}-{said.id}"
             yield summary(self.trained, topic, local, said, Stamp(name, f"/{self.settings.group}/{place}"))

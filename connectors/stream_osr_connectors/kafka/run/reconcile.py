@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import LocalSummary, ReconciledSubclasses
 from stream_osr.errors import ConnectorError
-from stream_osr.stream.summaries import take_in, taken_in
+from stream_osr.stream.local_summaries import take_in, taken_in
 from stream_osr_connectors.values import DecodeError
 
 from ..client.consumers import read_all

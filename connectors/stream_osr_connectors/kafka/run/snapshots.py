@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.archive.rules import Scope, fields, whole
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.support.atomic import write_whole
@@ -33,11 +34,11 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import Received
+from . import waiting_records
 from .models import Journal
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
 from .state_copies import StateCopies
-from .waiting_records import RECORDS, restored, written
 
 VERSION = 2
 """Version of the content. Version 1 has no values of waiting records."""
@@ -49,7 +50,7 @@ _NAME = re.compile(
 )
 
 
-_FIELDS = {"version": whole(1, VERSION), "model": recognizer, "waiting": RECORDS}
+_FIELDS = {"version": whole(1, VERSION), "model": recognizer, "waiting": waiting_records.RECORDS}
 _ONE_STREAM, _BY_KEY = fields(_FIELDS), fields({**_FIELDS, "keys": KEYS})
 
 REACH = 8
@@ -136,8 +137,8 @@ class Snapshots(NamedTuple):
         model, keys = partition.model, partition.keys
         content: dict[str, Any] = {
             "version": VERSION,
-            "model": model.as_state(),
-            "waiting": written(partition.waiting),
+            "model": content_of(model, model.value),
+            "waiting": waiting_records.written(partition.waiting),
         }
         if keys is not None:
             content["keys"] = keys.as_state(partition.lineage, at, self.boundaries(place, partition.lineage)[:REACH])
@@ -196,8 +197,8 @@ class Snapshots(NamedTuple):
             if "keys" in content and keys_by is not None:
                 keys = keys_by(content["keys"]["by"])
                 keys.resume(place, lineage, at, content["keys"], lambda each: _read(found[each], trained)["keys"])
-            model = OpenSetRecognizer.from_state(content["model"])
-            return Snapshot(model, restored(place, content["waiting"]), keys)
+            model = restored(OpenSetRecognizer, content["model"])
+            return Snapshot(model, waiting_records.restored(place, content["waiting"]), keys)
         except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
             why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from stream_osr.instances.entries import LARGEST
-from stream_osr.instances.features import plain_rows
 from stream_osr.instances.kinds import Name
+from stream_osr.instances.tables import plain_rows
 from stream_osr.printable_text import brief
 from stream_osr.support.limits import MOST_KEY_BYTES, fits_as_key
 from stream_osr_connectors.base import Record

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from stream_osr import TrainedModel
-from stream_osr.discovery.events import as_fields
+from stream_osr.discovery.event_base import as_fields
 from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses
 from stream_osr.printable_text import brief
-from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
+from stream_osr.stream.local_summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr_connectors.values import DecodeError
 
 from .messages import ENCODING, Headers, Outgoing, Received

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from stream_osr.discovery.events import moved_text
+from stream_osr.discovery.event_base import moved_text
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.formatting import number_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import category_text
+from stream_osr.discovery.event_base import category_text
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUIET

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.class_count import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.page.report.axes import Plane, planes

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery import events as ev
-from stream_osr.discovery.events import Explanation
+from stream_osr.discovery.event_base import Event, Explanation
+from stream_osr.discovery.events import SubclassMerged
 from stream_osr.discovery.explain import explain
 from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, of_slots, statistics_of
@@ -55,8 +55,8 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
     return {key: found[key] for key in sorted(found) if key in summaries}
 
 
-def to_say(
-    before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[ev.Event]
+def changed_summaries(
+    before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[Event]
 ) -> list[SubclassSums]:
     """Choose the subclasses that a micro-batch has changed enough to publish. Ended ones come last.
 
@@ -72,7 +72,7 @@ def to_say(
     reported: set[int] = set()
     absorbed: dict[int, tuple[int, ...]] = {}
     for event in events:
-        if isinstance(event, ev.SubclassMerged):
+        if isinstance(event, SubclassMerged):
             absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
         reported.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
     reported |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}

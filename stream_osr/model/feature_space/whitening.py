@@ -1,100 +1,22 @@
-"""Whitening: the map from raw features to the model's coordinates and back, with bounded scatter.
+"""Whitening: the map from raw features to the model's coordinates and back.
 
 Whitened rows begin with the places of the categories. The numeric features follow, whitened.
-
-Far instances do not dominate the scatter, thanks to Huber's weights. One instance of 3000 standard deviations in a
-class of 5000 would make its class sixty times wider. The pooled covariance would measure that accident, and
-everything new would lie within it. An instance further than :data:`REACH` times the usual distance counts as if it
-were at that distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.binary_features import NO_BINARY_FEATURES, OF_CONSTANT, BinaryFeatures, place_of_flag
-from stream_osr.model.imputation import fill_groups
+from stream_osr.model.feature_space.binary_features import NO_BINARY_FEATURES, BinaryFeatures, place_of_flag
+from stream_osr.model.feature_space.bounded_scatter import bounded_scatter
+from stream_osr.model.feature_space.subspace import Directions, Plan, follow, is_constant
+from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.prior import NO_COLUMN
-from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan, usual_values
-from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
-
-REACH = 4.0
-"""Mahalanobis distance from the class's mean, over ``sqrt(d)``, beyond which an instance loses weight."""
-
-ROUNDS = 100
-TOLERANCE = 1e-4
-
-
-def bounded_scatter(rows: Array, group: Array, covariance: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
-    """Means of the groups and their summed scatter, with bounded weights of far instances (Huber 1964, Maronna 1976).
-
-    The result is a fixed point of ``w_i = min(1, REACH^2 d / D_i^2)``. ``D_i`` is the Mahalanobis distance of
-    instance i from the weighted mean of the group, under the covariance of the weighted scatter. If no instance is
-    that far, the result is the plain mean and scatter, bit for bit.
-
-    Parameters
-    ----------
-    rows
-        Instances, shape (n, d).
-    group
-        Group of each, 0 to J - 1, shape (n,).
-    covariance
-        Function that makes a positive definite covariance, shape (d, d), from the summed scatter.
-
-    Returns
-    -------
-    Means, shape (J, d), zero for an empty group, the scatter, shape (d, d), and the weights, shape (n,).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = np.vstack([rng.normal(size=(999, 1)), [[3000.0]]])
-    >>> plain = rows.var()
-    >>> _, scatter, _ = bounded_scatter(rows, np.zeros(1000, int), lambda s: s / 999)
-    >>> round(float(plain)), round(float(scatter[0, 0] / 999), 1)
-    (8992, 1.0)
-    """
-    n, d = rows.shape
-    members = [np.flatnonzero(group == j) for j in range(int(group.max()) + 1)]
-    weight = np.ones(n)
-    if not d:  # nothing is far
-        return _weighted(rows, members, weight)[0], np.zeros((0, 0)), weight
-    for _ in range(ROUNDS):
-        means, scatter, centred = _weighted(rows, members, weight)
-        before = weight
-        weight = np.minimum(1.0, REACH**2 * d / np.maximum(_distances(centred, covariance(scatter)), 1e-300))
-        if (np.abs(weight - before) <= TOLERANCE * before).all():
-            break
-    return means, scatter, before
-
-
-def _weighted(rows: Array, members: list[Array], weight: Array) -> tuple[Array, Array, Array]:
-    """Weighted means of the groups, their summed weighted scatter, and the rows less their group's mean."""
-    d = rows.shape[1]
-    means, scatter, centred = np.zeros((len(members), d)), np.zeros((d, d)), np.empty_like(rows)
-    for j, own in enumerate(members):
-        if not len(own):
-            continue
-        w = weight[own, None]
-        means[j] = (w * rows[own]).sum(axis=0) / w.sum()
-        centred[own] = rows[own] - means[j]
-        scaled = np.sqrt(w) * centred[own]
-        scatter += scaled.T @ scaled
-    return means, scatter, centred
-
-
-def _distances(centred: Array, covariance: Array) -> Array:
-    """Squared Mahalanobis lengths of centred rows, shape (n,). Features may differ by orders of magnitude."""
-    scale = np.sqrt(np.diag(covariance))
-    lower = np.linalg.cholesky(covariance / np.outer(scale, scale))
-    return np.asarray((solve_triangular(lower, (centred / scale).T, lower=True) ** 2).sum(axis=0))
-
 
 RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
@@ -134,7 +56,7 @@ class Whitening(NamedTuple):
     binary_features
         Categories that the input gives as numbers.
     yeo_johnson
-        Features to transform first (:mod:`stream_osr.model.yeo_johnson`).
+        Features to transform first (:mod:`stream_osr.model.feature_space.yeo_johnson`).
     open
         Open categories among ``columns``, by their numbers among the categories. Known instances bring new values in
         them all the time (:func:`find_open`). A value that is not in training carries no information there and counts
@@ -184,7 +106,7 @@ def fit_whitening(
     group
         Class of each, 0 to J - 1, shape (n,).
     plan
-        Treatment of the features (:mod:`stream_osr.model.subspace`). ``None``: each is a separate direction.
+        Treatment of the features (:mod:`.subspace`). ``None``: each is a separate direction.
     pca_components, pca_variance
         Number of principal components to keep, or share of the variance that they must explain. Give at most one, and
         no plan.
@@ -413,140 +335,3 @@ def in_deviations(whitening: Whitening, z: Array, other: Array, covariance: Arra
 def bent_scale(whitening: Whitening, covariance: Array) -> Array:
     """Return the standard deviation of each transformed feature under a covariance of whitened rows, shape (p,)."""
     return np.asarray(np.sqrt((whitening.backward * (covariance @ whitening.backward)).sum(axis=0)))
-
-
-OPEN_SHARE, LEAST_ALONE = 0.02, 5
-"""Least share and least number of instances with a value that no other instance has, for a category to be open."""
-
-
-def find_open(X: Array, places: Array) -> Array:
-    """Find the categories in which known instances bring new values all the time: addresses, names, identifiers.
-
-    The share of stream instances with a value that is not in training is estimated by the share of training instances
-    with a unique value (Good 1953). Arguments as for :func:`fit_mixed`.
-
-    Returns
-    -------
-    Their numbers among the categories.
-
-    Examples
-    --------
-    Among 40 rows each of 40 addresses occurs once, and each of two protocols twenty times:
-
-    >>> find_open(np.column_stack([np.arange(40), np.arange(40) % 2]), np.array([42, 4]))
-    array([0])
-    """
-    out = list[int]()
-    for number, at in enumerate(np.flatnonzero(places > 0).tolist()):
-        code = X[~np.isnan(X[:, at]), at]
-        count = np.unique(code[code < places[at] - 2], return_counts=True)[1]
-        alone = int((count == 1).sum()) + int((code >= places[at] - 2).sum())
-        if alone >= max(LEAST_ALONE, OPEN_SHARE * len(code)):
-            out.append(number)
-    return np.array(out, np.int64)
-
-
-LEAST_CONSTANT = 20
-"""Least number of instances with one value for a constant feature."""
-
-
-def find_constant(X: Array, places: Array) -> Array:
-    """Find the numbers that are constant in training and not modelled, shape (p,).
-
-    A feature that never varied carries no information about classes. With few instances that may be chance. If no
-    other feature varies, there would be nothing to model. Arguments as for :func:`fit_mixed`.
-
-    Examples
-    --------
-    >>> X = np.column_stack([np.full(40, 2025.0), np.arange(40)])
-    >>> find_constant(X, np.zeros(2, int)), find_constant(X[:10], np.zeros(2, int))
-    (array([ True, False]), array([False, False]))
-    """
-    constant = (places == 0) & is_constant(X) & ((~np.isnan(X)).sum(axis=0) >= LEAST_CONSTANT)
-    return constant if ((places != 0) | ~is_constant(X)).any() else np.zeros(len(places), bool)
-
-
-def choose(
-    X: Array, group: Array, places: Array, order: Array | None = None, raw: Array | None = None
-) -> Plan | None:
-    """Choose the treatment of the numeric features, or ``None`` if there are none.
-
-    Arguments as for :func:`fit_mixed`, and the others as for :func:`~stream_osr.model.subspace.make_plan`.
-    """
-    numeric = places == 0
-    if not numeric.any():
-        return None
-    return make_plan(X[:, numeric], group, order, None if raw is None else raw[:, numeric])
-
-
-def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
-    """Complete the numeric features of training rows (:func:`stream_osr.model.imputation.fill_groups`).
-
-    A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of the draws.
-    """
-    numeric = places == 0
-    if numeric.all():
-        return fill_groups(X, group, seed)
-    out = X.copy()
-    out[:, numeric] = fill_groups(X[:, numeric], group, seed)
-    return out
-
-
-def fit_mixed(
-    X: Array,
-    group: Array,
-    places: Array,
-    *,
-    binary_features: BinaryFeatures = NO_BINARY_FEATURES,
-    yeo_johnson: YeoJohnson = NO_YEO_JOHNSON,
-    open_categories: Array = NO_COLUMN,
-    plan: Plan | None = None,
-    pca_components: int | None = None,
-    pca_variance: float | None = None,
-) -> Whitening:
-    """Fit the map of the numeric features (:func:`fit_whitening`), beside the categories.
-
-    Parameters
-    ----------
-    X
-        Training instances, NaN = missing, categories as numbers of values, shape (n, p).
-    group
-        Class of each, 0 to J - 1, shape (n,).
-    places
-        Places of each feature, shape (p,): 0 for a number, -1 for a column of a flag, -2 for a constant, and two more
-        than the number of values for a category.
-    binary_features
-        Categories that are given as numbers (:func:`stream_osr.model.binary_features.find_binary_features`).
-    yeo_johnson
-        Features to transform first (:func:`stream_osr.model.yeo_johnson.find_yeo_johnson`).
-    open_categories
-        Open categories (:func:`find_open`).
-    plan
-        Treatment of the numeric features (:func:`choose`).
-    pca_components, pca_variance
-        As for :func:`fit_whitening`, for the numeric features.
-
-    Examples
-    --------
-    >>> from stream_osr.model.whitening import whiten
-    >>> X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [np.nan, 4.5]])
-    >>> space = fit_mixed(X, np.array([0, 0, 1, 1]), np.array([4, 0]))
-    >>> whiten(space, X)[:, 0]
-    array([1., 2., 1., 0.])
-    """
-    numeric, columns, own, p = np.flatnonzero(places == 0), np.flatnonzero(places > 0), NO_WHITENING, len(places)
-    X = bend(yeo_johnson, X)
-    if len(numeric):
-        numbers = X if len(numeric) == p else X[:, numeric]  # selected columns lie in another order, and round so
-        own = fit_whitening(numbers, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-    d = own.forward.shape[1]
-    fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
-    forward, backward = np.zeros((p, d)), np.zeros((d, p))
-    fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
-    left_out = places == OF_CONSTANT
-    fill[left_out] = center[left_out] = usual_values(X[:, left_out])
-    constant |= left_out
-    forward[numeric], backward[:, numeric] = own.forward, own.backward
-    of_all = np.concatenate([places[columns], binary_features.sizes + 2])
-    categories = columns, of_all, binary_features, yeo_johnson, open_categories
-    return Whitening(fill, center, forward, backward, constant, own.variance_left, *categories)

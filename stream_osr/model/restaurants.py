@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
+from stream_osr.model.dish_statistics import Dishes, copy_slots, keep_slots
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 ANYONE = -1

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.feature_space.subspace import ROUNDING, alike, in_units
 from stream_osr.model.jit import Array, borrowing_kernel
-from stream_osr.model.subspace import ROUNDING, alike, in_units
 
 POWERS = np.linspace(0.0, 2.0, 9)
 """Powers to try. The middle one changes nothing."""

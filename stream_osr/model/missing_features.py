@@ -83,7 +83,7 @@ def missing_of(whitening: Maps, X: Array) -> MissingPattern:
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_whitening
+    >>> from stream_osr.model.feature_space.whitening import fit_whitening
     >>> space = fit_whitening(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
     >>> gaps = missing_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
     >>> gaps.pattern, gaps.rank

@@ -11,16 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model import franchise as restaurant
-from stream_osr.model.dishes import empty_dishes
+from stream_osr.model import restaurants
+from stream_osr.model.dish_statistics import empty_dishes
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.missing import MissingPattern, after, open_densities
+from stream_osr.model.missing_features import MissingPattern, after, open_densities
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
-from stream_osr.model.moves.likelihood import SamplerState
-from stream_osr.model.moves.seating import weigh_dishes
+from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.prior import Prior, homogeneous, width_of
+from stream_osr.model.prior import Prior, width_of
 from stream_osr.model.responsibilities import QueryRows, query_rows, view
 
 SPARE = 16
@@ -132,14 +131,15 @@ class BatchResult(NamedTuple):
     carried: WindowDensities
 
 
-def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
+def open_stream(known: Known, frozen: Densities) -> restaurants.StreamState:
     """Open the stream's restaurant without guests, with the known classes on the menu."""
-    franchise = restaurant.empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
+    alpha = STREAM_ALPHA.shape / STREAM_ALPHA.rate
+    franchise = restaurants.empty_franchise(1, len(known.size), 0, alpha, known.gamma)
     franchise.held[:] = 1.0
     nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
-    window = restaurant.Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
-    begun = restaurant.StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
-    return restaurant.derive(begun, frozen.menu)
+    window = restaurants.Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
+    begun = restaurants.StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
+    return restaurants.derive(begun, frozen.menu)
 
 
 class BatchInput(NamedTuple):
@@ -165,7 +165,7 @@ class BatchInput(NamedTuple):
 def step(
     known: Known,
     frozen: Densities,
-    state: restaurant.StreamState,
+    state: restaurants.StreamState,
     rows: Array,
     rng: Generator,
     settings: Settings,
@@ -173,7 +173,7 @@ def step(
     gain: Array | None = None,
     carried: WindowDensities | None = None,
     query: QueryRows | None = None,
-) -> tuple[restaurant.StreamState, BatchResult]:
+) -> tuple[restaurants.StreamState, BatchResult]:
     """Seat one micro-batch.
 
     Parameters
@@ -256,13 +256,13 @@ def step(
 @kernel
 def seat_batch(
     rng: Generator,
-    state: restaurant.StreamState,
+    state: restaurants.StreamState,
     trained: Array,
     arrived: BatchInput,
     prior: Prior,
     settings: Settings,
     spare: int,
-) -> tuple[restaurant.StreamState, Array, Array, Array]:
+) -> tuple[restaurants.StreamState, Array, Array, Array]:
     """Seat the arrived guests: a step without the densities of the known classes.
 
     Parameters
@@ -285,7 +285,7 @@ def seat_batch(
     rows, product, log_density, log_density_new, missing = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
-    guests, franchise, dishes = restaurant.lay_tables(state, rows, n - first, spare)
+    guests, franchise, dishes = restaurants.lay_tables(state, rows, n - first, spare)
     weights = np.empty(len(franchise.menu) + 1)
     sampler_state = SamplerState(
         guests, franchise, dishes, prior, log_density, log_density_new, False, weights, missing
@@ -295,9 +295,9 @@ def seat_batch(
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
-    ids, next_id = restaurant.name_subclasses(state, guests, franchise, n_classes)
-    subclass = restaurant.subclasses_of(guests, franchise, ids, n_classes)
-    was = restaurant.subclasses_of(state.window, state.franchise, state.ids, n_classes)
+    ids, next_id = restaurants.name_subclasses(state, guests, franchise, n_classes)
+    subclass = restaurants.subclasses_of(guests, franchise, ids, n_classes)
+    was = restaurants.subclasses_of(state.window, state.franchise, state.ids, n_classes)
     seq = np.empty(n, np.int64)
     seq[:first] = state.window_seq
     seq[first:] = state.seen + np.arange(n - first)
@@ -307,34 +307,8 @@ def seat_batch(
         for i in range(n):
             k = franchise.table_dish[guests.table[i]] - n_classes
             stays[i] &= k < 0 or k >= len(before) or before[k] < least or certainty[i] < CERTAIN
-    window = restaurant.fade(franchise, guests, stays, 0.5 ** ((n - first) / settings.half_life))
-    seated = restaurant.StreamState(
+    window = restaurants.fade(franchise, guests, stays, 0.5 ** ((n - first) / settings.half_life))
+    seated = restaurants.StreamState(
         franchise, dishes, ids, window, seq[stays], state.batches + 1, state.seen + n - first, next_id
     )
-    return restaurant.derive(seated, trained), probabilities, subclass, was
-
-
-def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, rows: Array) -> Array:
-    """Class probabilities from the present state alone. The function seats no row and changes nothing.
-
-    Parameters
-    ----------
-    rows
-        Whitened rows, shape (n, d).
-
-    Returns
-    -------
-    Probability of each known class and, last, unknown, shape (n, J + 1).
-    """
-    instances, nobody, n_classes = homogeneous(rows), np.zeros(len(rows), np.int64), len(known.size)
-    log_density, _, log_density_new = log_densities(known, frozen, instances)
-    guests = restaurant.Guests(instances, nobody, np.zeros(len(rows)), nobody)
-    weights = np.empty(len(state.franchise.menu) + 1)
-    seats = state.franchise, state.dishes, known.prior
-    sampler_state = SamplerState(guests, *seats, log_density, log_density_new, False, weights, COMPLETE)
-    out = np.empty((len(rows), n_classes + 1))
-    for i in range(len(rows)):
-        total = weigh_dishes(i, restaurant.CLOSED, sampler_state)
-        out[i, :n_classes] = weights[:n_classes] / total
-        out[i, n_classes] = weights[n_classes:].sum() / total
-    return out
+    return restaurants.derive(seated, trained), probabilities, subclass, was

@@ -1,7 +1,7 @@
 """Contributions of the features to a log-odds of two sums of Student-t densities.
 
 Let v(S) be the log-odds of a row in which only the features S are observed. The model integrates missing values out
-(:mod:`stream_osr.model.missing`), so v(S) is exact for every S. Features are removed one after the other. The
+(:mod:`.missing_features`), so v(S) is exact for every S. Features are removed one after the other. The
 contribution of a feature is the change of the log-odds by its removal:
 
     v(all) = v(nothing) + sum_k [v(S_k) - v(S_k without i_k)],   S_1 = all,  S_(k+1) = S_k without i_k
@@ -37,11 +37,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from stream_osr.model.feature_space.whitening import Whitening, whiten
+from stream_osr.model.feature_space.yeo_johnson import bend
 from stream_osr.model.jit import Array
-from stream_osr.model.missing import NOTHING, OPEN, missing_of, with_open_directions
+from stream_osr.model.missing_features import NOTHING, OPEN, missing_of, with_open_directions
 from stream_osr.model.responsibilities import View
-from stream_osr.model.whitening import Whitening, whiten
-from stream_osr.model.yeo_johnson import bend
 
 EQUAL = 1e-6
 """Relative difference up to which two changes count as equal."""

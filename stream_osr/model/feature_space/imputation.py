@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.feature_space.subspace import hardly_varies, is_constant, usual_values
 from stream_osr.model.jit import Array
-from stream_osr.model.subspace import hardly_varies, is_constant, usual_values
 
 ITERATIONS = 30
 SETTLED = 1e-3

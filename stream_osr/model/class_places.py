@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.model.categories import log_table
+from stream_osr.model.feature_space.whitening import Whitening
+from stream_osr.model.feature_space.yeo_johnson import YeoJohnson, bend, slopes, unbend
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
-from stream_osr.model.missing import NOTHING, missing_of
+from stream_osr.model.missing_features import NOTHING, missing_of
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import numbers_of
-from stream_osr.model.whitening import Whitening
-from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
 
 NO_CLASS = 0.1
 """Prior weight of the broad Gaussian for instances of no known class."""

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
 from stream_osr.discovery.histories import places_of
-from stream_osr.discovery.lifecycle import KEPT_WITH, hardly_there
-from stream_osr.model import edit
-from stream_osr.model import step as sampler
-from stream_osr.model.franchise import StreamState
-from stream_osr.model.missing import MissingPattern, complete_rows, is_complete
+from stream_osr.discovery.lifecycle import LEAST_KEPT, few_members
+from stream_osr.model import class_edits, edit, sampler
+from stream_osr.model.missing_features import MissingPattern, complete_rows, is_complete
 from stream_osr.model.responsibilities import nearby, query_rows, view
+from stream_osr.model.restaurants import StreamState
+from stream_osr.parameters import Parameters
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
 from stream_osr.support.parallel import each
@@ -252,7 +251,7 @@ def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.B
         for at in places(recent, result.moved).tolist() if known.named else ():
             key = int(recent.subclass[number, at]) if at >= 0 else -1
             if key in known.named:
-                known = edit.take_out(known, key, recent.rows[at], edit.owner_of(known, key))
+                known = class_edits.take_out(known, key, recent.rows[at], class_edits.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
 
@@ -268,11 +267,11 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
     if not len(result.moved):
         return chain_result
     life = chain.life
-    few = hardly_there(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
+    few = few_members(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
     left = sorted({*result.moved_from[few].tolist()})
     sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
     for key in left:
-        if sizes.get(key, 0) >= KEPT_WITH:
+        if sizes.get(key, 0) >= LEAST_KEPT:
             continue
         leaves = result.moved_from == key
         targets, counts = np.unique(result.moved_to[leaves & (result.moved_to >= 0)], return_counts=True)

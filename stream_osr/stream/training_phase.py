@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.config import FeatureName, Label, Parameters
 from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import check_label
-from stream_osr.model.whitening import whiten
+from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import FeatureName, Label, Parameters
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.stream.state import expect_known, open_stream
 from stream_osr.training.trained import TrainedModel, train_model
 from stream_osr.training.training_report import understood
 from stream_osr.training.training_set import TrainingSet
-from stream_osr.trust.references import check_references
+from stream_osr.trust.false_unknown_bound import check_references
 
 PROVISIONAL_SWEEPS = 5
 

@@ -7,37 +7,36 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
-from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
-from stream_osr.discovery.histories import (
-    Coming,
-    Lifecycle,
-    MemberColumns,
-    SubclassHistory,
-    places_of,
-    united,
-    with_fields,
-    with_lives,
-)
+from stream_osr.discovery.event_base import Event
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, places_of, united, with_fields, with_lives
 from stream_osr.discovery.lifecycle import OnMenu
+from stream_osr.discovery.membership import MemberColumns, NewSeats
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
 from stream_osr.model.edit import slot_of, tables_of
 from stream_osr.model.lifecycle_moves import LEAST_PART, bound, merge_if_same, only_dormant, split_if_two
+from stream_osr.model.noise import NoiseModel
 from stream_osr.model.prior import width_of
-from stream_osr.model.step import BatchResult
-from stream_osr.model.unassigned import NoiseModel
+from stream_osr.model.sampler import BatchResult
+from stream_osr.parameters import Parameters
 from stream_osr.stream import recent_instances
 from stream_osr.stream.arrival_order import independent_of
-from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
-from stream_osr.stream.chain import without as left_out
+from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
+from stream_osr.stream.chain import (
+    Chain,
+    IdentityChanges,
+    LifecycleUpdate,
+    SplitOff,
+    changes_without,
+    follow_identities,
+    sizes_of,
+)
 from stream_osr.stream.frame import Explanations
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances
-from stream_osr.stream.reference_check import owned_by
-from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
+from stream_osr.stream.subclass_owners import owned_by
 from stream_osr.training.trained import TrainedModel
 
 TRIED_AGAIN = 1.25
@@ -80,7 +79,7 @@ class LifecycleTerms(NamedTuple):
 
 def follow(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior, batch: DecidedBatch, parameters: Parameters
-) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
+) -> tuple[Stream, LifecycleUpdate, list[Event]]:
     """Update the emerging subclasses of every chain after a batch, and the unknown share of the stream.
 
     Those of the leader are reported: their rows are sampled, and they are merged, split and made dormant. In the
@@ -132,7 +131,7 @@ def _follow(
     life, state = chain.life, chain.state
     for younger, older in merged.items():
         life = united(life, older, younger)
-    coming = _coming(result, recent, came)
+    coming = _new_seats(result, recent, came)
     menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
     noise_model, least = parameters.noise_model, least_unknown(parameters.unknown_share)
 
@@ -156,16 +155,16 @@ def _follow(
     return _keep_within_bounds(update, parameters.most, parameters.most_aside)
 
 
-def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
+def _new_seats(result: BatchResult, recent: RecentInstances, came: Came) -> NewSeats:
     """List the re-seated instances and those of the batch."""
     if not len(result.moved):
-        return Coming(result.moved_from, result.subclass, *came)
+        return NewSeats(result.moved_from, result.subclass, *came)
     at = recent_instances.places(recent, result.moved)
     there = at >= 0
     moved = recent_instances.members(recent, at[there])
     seats = np.concatenate([result.moved_to[there], result.subclass])
     both = MemberColumns(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
-    return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
+    return NewSeats(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
 
 
 def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Lifecycle:
@@ -210,7 +209,7 @@ def _join_same(update: LifecycleUpdate, key: int) -> LifecycleUpdate:
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
     life = with_fields(life, [older], dormant=False)
-    changes = left_out(update.changes, {younger})
+    changes = changes_without(update.changes, {younger})
     if older in chain.life.ids[chain.life.asleep]:
         changes = changes._replace(recurred=(*changes.recurred, older))
     chain = chain._replace(state=state, dormant=dormant, life=life)
@@ -296,5 +295,5 @@ def _without_owned(update: LifecycleUpdate) -> LifecycleUpdate:
     owned = owned_by(chain)
     life, refuted = lifecycle.own(chain.life, owned)
     refuted = tuple(key for key in refuted if key not in changes.emerged)
-    chain, changes = chain._replace(life=life), left_out(changes, owned)
+    chain, changes = chain._replace(life=life), changes_without(changes, owned)
     return update._replace(chain=chain, changes=changes, refuted=refuted)

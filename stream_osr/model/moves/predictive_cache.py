@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import categories, gaussian
-from stream_osr.model import dishes as statistics
-from stream_osr.model.dishes import Dishes
+from stream_osr.model import categories, dish_statistics, gaussian
+from stream_osr.model.dish_statistics import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
-from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
-from stream_osr.model.missing import MissingPattern, form_without, log_open_density
+from stream_osr.model.missing_features import MissingPattern, form_without, log_open_density
 from stream_osr.model.prior import Prior
+from stream_osr.model.restaurants import Franchise, Guests, menu_weight
 from stream_osr.model.student_t import packed_forms, products
 
 
@@ -320,12 +319,12 @@ def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: L
     """Put guest i into dish k and update the predictive cache, if a ``likelihood`` is given."""
     x = rows[i]
     if likelihood is None:
-        statistics.add(dishes, k, x, prior)
+        dish_statistics.add(dishes, k, x, prior)
     else:
         if dishes.size[k] == 0:
             restart(likelihood, k)
         v = likelihood.scratch
-        statistics.add_telling(dishes, k, x, prior, v)
+        dish_statistics.add_telling(dishes, k, x, prior, v)
         z = x[prior.first.shape[0] :]
         _follow(likelihood, k, dishes, v, -1.0 / (1.0 + max(gaussian.dot(z, v), 0.0)), prior)
 
@@ -335,16 +334,16 @@ def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood
     """Take guest i out of dish k and update the predictive cache, if a ``likelihood`` is given."""
     x = rows[i]
     if likelihood is None:
-        statistics.remove(dishes, k, x, prior)
+        dish_statistics.remove(dishes, k, x, prior)
     elif dishes.size[k] == 1:
-        statistics.remove(dishes, k, x, prior)
+        dish_statistics.remove(dishes, k, x, prior)
         restart(likelihood, k)
         if likelihood.values.shape[0] > 0:
             weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
     else:
         v = likelihood.scratch
-        statistics.remove_telling(dishes, k, x, prior, v)
+        dish_statistics.remove_telling(dishes, k, x, prior, v)
         left = 1.0 - gaussian.dot(x[prior.first.shape[0] :], v)
         if left < gaussian.LOSES_DIGITS:
             compute(likelihood, k, dishes, prior)
@@ -380,7 +379,7 @@ def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dis
         if likelihood.values.shape[0] > 0:
             out += categories.log_predictive_without(dishes.counts[k], rows[i], prior)
         return out
-    return statistics.log_predictive_without(dishes, k, rows[i], prior)
+    return dish_statistics.log_predictive_without(dishes, k, rows[i], prior)
 
 
 @borrowing_kernel

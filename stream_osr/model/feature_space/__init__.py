@@ -1,0 +1,1 @@
+"""Feature space: from the features of an instance to the whitened coordinates of the model, and back."""
