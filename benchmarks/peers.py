@@ -26,7 +26,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
-from benchmarks.openset.comparators.osnn import OSNN
+from benchmarks.openset.comparators.neighbours import OSNN
 from benchmarks.paper.datasets import load
 from benchmarks.paper.protocol import split
 from benchmarks.streams import ONE_CHAIN
