@@ -75,8 +75,6 @@ def compare(
     n_unknown: int | None,
     measure: str,
     ours: Mapping[str, Any],
-    level: float = 0.95,
-    test_to_train: float = 0.0,
 ) -> list[Compared]:
     """Compare one way of running a method with all others on record.
 
@@ -92,8 +90,6 @@ def compare(
     ours
         What the others are compared with: names and values of fields (``method``, ``batch_size``) and options that
         only one way of running has.
-    level, test_to_train
-        As for `statistics.mean_interval`.
 
     Returns
     -------
@@ -128,8 +124,8 @@ def compare(
     figures = {way: {seed: value for seed, value in of.items() if value is not None} for way, of in found.items()}
     rows = []
     for way, of in found.items():
-        figure = mean_interval(figures[way].values(), level, test_to_train)
-        difference = None if way == own else paired(figures[own], figures[way], level, test_to_train)
+        figure = mean_interval(figures[way].values())
+        difference = None if way == own else paired(figures[own], figures[way])
         if difference is not None and less:
             difference = difference._replace(wins=difference.losses, losses=difference.wins)
         rows.append(Compared(way, figure, len(of) - figure.n, difference, math.nan))

@@ -14,19 +14,20 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from benchmarks.openset import results
+from benchmarks.openset.cells import done, read
 from benchmarks.openset.comparing import Compared, compare
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
-from benchmarks.openset.results import Record
 from benchmarks.openset.seeds import REPORTING
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS, Level
-from benchmarks.written import RECORDS, ROOT, table, write
+from benchmarks.records import Record
+from benchmarks.written import RECORDS, ROOT, Write, table, tell
 
 RESULTS = RECORDS / "results.jsonl"
 PAGE = ROOT / "docs" / "results" / "README.md"
 FRONT = ROOT / "README.md"
 
-PLAIN = {"method": OURS, "batch_size": 64, "decision_delay": 0, "epsilon": None, "test_share": 1.0}
+REPORTED = {"decision_delay": 0, "test_share": 1.0}
+PLAIN = {"method": OURS, **REPORTED}
 """Untouched defaults in micro-batches of 64."""
 
 PAPERS = ("CD-OSR", "CD-OSR class-wise", "CD-OSR, full grid", "CD-OSR class-wise, full grid")
@@ -55,13 +56,8 @@ class Standing(NamedTuple):
 
 def standing(records: Sequence[Record], dataset: str, level: Level, measure: str = "micro_f") -> Standing:
     """Compare at one openness, with those methods that a difference is reported for."""
-    reported = {"test_share": 1.0, "epsilon": None, "decision_delay": 0}
-    plain = [
-        r
-        for r in records
-        if r["options"] == reported and (r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
-        if r["method"] != OURS or r["batch_size"] == PLAIN["batch_size"]
-    ]
+    kept = (r for r in records if r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
+    plain = [r for r in kept if r["options"] == REPORTED]
     own = compare(plain, dataset, SETTINGS[dataset].n_unknown[level], measure, PLAIN)
     whole = max((row.figure.n for row in own), default=0)
 
@@ -113,7 +109,7 @@ def ablation(records: Sequence[Record]) -> str:
     kept = [r for r in records if r["method"] in (OURS, *parts)]
     found: dict[tuple[str, str], Compared] = {}
     for name in FIVE:
-        of = [r for r in kept if r["options"]["test_share"] == 1.0 and not r["options"]["decision_delay"]]
+        of = [r for r in kept if r["options"] == REPORTED]
         for row in compare(of, name, SETTINGS[name].n_unknown["high"], "micro_f", PLAIN):
             found[row.way.method, name] = row
     rows: list[list[object]] = [[OURS, *(_mean(found[OURS, name]) for name in FIVE), ""]]
@@ -164,12 +160,12 @@ def _difference(row: Compared, sign: int = 1) -> str:
 
 def gathered(path: Path) -> list[Record]:
     """Read what may be reported: cells that are done, of seeds that nothing was tuned on."""
-    return [record for record in results.done(results.read(path).values()) if record["seed"] in REPORTING]
+    return [record for record in done(read(path).values()) if record["seed"] in REPORTING]
 
 
 def main(
     measured: Annotated[Path, typer.Option(help="Results file.")] = RESULTS,
-    into_pages: Annotated[bool, typer.Option("--write", help="Write into the pages.")] = False,
+    into_pages: Write = False,
 ) -> None:
     """Print the tables, and write them."""
     records = gathered(measured)
@@ -181,13 +177,8 @@ def main(
     ]
     for name, text, of in parts:
         whole = f"{text}\n\n{setting(of)}"
-        print(f"{name}\n\n{whole}\n")
-        if into_pages:
-            write(name, whole, PAGE)
-    short = front(of_five)
-    print(short)
-    if into_pages:
-        write("five sets", short, FRONT)
+        tell(name, whole, into_pages, PAGE)
+    tell("five sets", front(of_five), into_pages, FRONT)
 
 
 if __name__ == "__main__":

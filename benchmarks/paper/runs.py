@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.openset import results
-from benchmarks.openset.cells import figures_of_merit, versions
+from benchmarks.openset.cells import figures_of_merit
 from benchmarks.openset.methods import ENTRIES, OURS, Setup
 from benchmarks.openset.sets import SETTINGS, problem
+from benchmarks.records import append, lines, versions
 
 METHODS: Mapping[str, int | None] = {"CD-OSR": None, "CD-OSR class-wise": None, OURS: 64}
 """Methods, and the size of their batches; None: the whole test part."""
@@ -55,7 +55,7 @@ Key = tuple[str, str, int]
 
 def read(path: Path) -> dict[Key, dict[str, Any]]:
     """Read the latest run of each data set, method and seed."""
-    return {(r["dataset"], r["method"], r["seed"]): r for r in results.lines(path)}
+    return {(r["dataset"], r["method"], r["seed"]): r for r in lines(path)}
 
 
 def missing(path: Path, seeds: Iterable[int]) -> list[Key]:
@@ -71,12 +71,10 @@ def measure(keys: Iterable[Key], path: Path) -> Iterator[Key]:
         name, method, seed = key
         tested = problem(name, None, seed, known=PRINTED[name].known)
         with threadpool_limits(1):
-            made = ENTRIES[method].make(Setup(SETTINGS[name].pca, seed, None, {"names": (method,)}))
+            made = ENTRIES[method].make(Setup(SETTINGS[name].pca, seed, {"names": (method,)}))
             made.fit(tested.X_train, tested.group, tested.known)
             outcome = made.decide(tested.X_test, METHODS[method] or len(tested.X_test), 0)
         record = {"dataset": name, "method": method, "seed": seed, **figures_of_merit(tested, outcome)}
         known_instances = float((tested.truth >= 0).mean())
-        results.append(
-            path, {**record, "known_instances": known_instances, "chosen": made.chosen, "versions": versions()}
-        )
+        append(path, {**record, "known_instances": known_instances, "chosen": made.chosen, "versions": versions()})
         yield key

@@ -20,7 +20,7 @@ MEASURES = ("micro_f", "accuracy", "known_recall", "unknown_recall", "auroc", "e
 def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]:
     """Train once; run the stream of each openness."""
     setting = SETTINGS[stream]
-    method = Stream(Setup(setting.pca, seed, None, {}))
+    method = Stream(Setup(setting.pca, seed, {}))
     given = lay_out(stream, 0, seed)
     begin = time.process_time()
     method.fit(given.X_train, given.group, given.known)

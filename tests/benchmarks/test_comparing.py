@@ -19,7 +19,7 @@ PLAIN = {0: 0.3, 1: 0.2, 2: 0.4}
 def record(method: str, seed: int, value: float | None, batch_size: Any = None, **fields: Any) -> Record:
     return {
         **{"dataset": "USPS", "n_unknown": 3, "method": method, "batch_size": batch_size, "seed": seed},
-        **{"options": {"decision_delay": 0, "epsilon": None}, "status": "done", "micro_f": value, "fpr95": value},
+        **{"options": {"decision_delay": 0}, "status": "done", "micro_f": value, "fpr95": value},
         **fields,
     }
 
@@ -58,11 +58,11 @@ def test_failed_and_undefined_figures_are_missing_and_not_compared():
 
 def test_one_method_run_otherwise_is_another_row():
     found = [*records(), record("new", 0, 0.99, "full")]
-    found += [record("new", 0, 0.5, 64, options={"decision_delay": 9, "epsilon": None})]
+    found += [record("new", 0, 0.5, 64, options={"decision_delay": 9})]
     rows = table(found, ours={"method": "new", "batch_size": 64, "decision_delay": 0})
     ways = [(row.way.method, row.way.batch_size) for row in rows]
     assert ways == [("new", 64), ("new", "full"), ("old", None), ("new", 64), ("plain", None)]
-    assert rows[3].way == Way("new", 64, (("decision_delay", 9), ("epsilon", None)))
+    assert rows[3].way == Way("new", 64, (("decision_delay", 9),))
     with pytest.raises(ValueError, match="fits 3 ways"):
         table(found)
 

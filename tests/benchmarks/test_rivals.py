@@ -13,7 +13,7 @@ from benchmarks.openset.methods.echo import change
 
 ECSMINER = ("ECSMiner", "ECSMiner with feedback")
 RIVALS = ("MINAS", *ECSMINER, "ECHO", "SENCForest", "Dirichlet process mixture", "Brand-like")
-SETUP = Setup(None, 3, None, {})
+SETUP = Setup(None, 3, {})
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,17 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.openset import results, seeds, summary
+from benchmarks.openset import seeds, summary
 from benchmarks.openset.cells import Cell
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
 from benchmarks.openset.sets import FIVE, SETTINGS
+from benchmarks.records import append, lines
 
 VERSIONS = {"revision": "abc1234", "library": "0123456789ab", "machine": "x86_64, 2 cores", "python": "3.11"}
 
 
 def record(method, seed, micro_f, name="USPS", level="high", size=None, **more):
-    options = {key: more.pop(key) for key in ("decision_delay", "epsilon", "test_share") if key in more}
+    options = {key: more.pop(key) for key in ("decision_delay", "test_share") if key in more}
     cell = Cell(name, SETTINGS[name].n_unknown[level], method, size, seed, **options)
     return {**cell.as_record(), "status": "done", "micro_f": micro_f, "versions": VERSIONS, **more}
 
@@ -24,7 +25,7 @@ def record(method, seed, micro_f, name="USPS", level="high", size=None, **more):
 def test_only_reported_seeds_are_gathered_and_none_of_them_is_tuned_on(tmp_path):
     path = tmp_path / "results.jsonl"
     for seed in (0, 100):
-        results.append(path, record(OURS, seed, 0.9, size=64))
+        append(path, record(OURS, seed, 0.9, size=64))
     assert [r["seed"] for r in summary.gathered(path)] == [0]
     assert not set(seeds.TUNING) & set(seeds.REPORTING)
     assert len(set(seeds.REPORTING)) == 10
@@ -34,7 +35,7 @@ def test_only_reported_seeds_are_gathered_and_none_of_them_is_tuned_on(tmp_path)
 def measured():
     if not summary.RESULTS.is_file():
         pytest.skip("no results file beside the sources")
-    return list(results.lines(summary.RESULTS))
+    return list(lines(summary.RESULTS))
 
 
 def test_results_are_of_reported_seeds_and_methods_and_those_of_a_method_are_of_one_revision(measured):
