@@ -11,55 +11,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from benchmarks.discovery import (
-    ageing,
-    closed,
-    closed20k,
-    drift,
-    grouping,
-    million,
-    noise,
-    opened,
-    partitions,
-    recurrence,
-    streamndr,
-    switched,
-)
-from benchmarks.discovery.streams import Runs
-
-
-class Setting(NamedTuple):
-    """How a data set is measured with a seed, the table of the runs, the data sets, and the usual number of seeds."""
-
-    measure: Callable[[str, int], Iterable[dict[str, Any]]]
-    table: Callable[[Runs], str]
-    datasets: tuple[str, ...]
-    seeds: int = 10
-
+from typing import Any
 
 SETTINGS = {
-    "streamndr": Setting(streamndr.measure, streamndr.table, ("RandomRBF",)),
-    "grouping": Setting(grouping.measure, grouping.TABLE, grouping.DATASETS),
-    "closed": Setting(closed.measure, closed.TABLE, closed.DATASETS, seeds=6),
-    "open": Setting(opened.measure, opened.TABLE, opened.DATASETS, seeds=6),
-    "closed20k": Setting(closed20k.measure, closed20k.TABLE, closed20k.DATASETS, seeds=100),
-    "switched": Setting(switched.measure, switched.TABLE, switched.DATASETS),
-    "recurrence": Setting(recurrence.measure, recurrence.TABLE, recurrence.DATASETS),
-    "ageing": Setting(ageing.measure, ageing.TABLE, ageing.DATASETS, seeds=1),
-    "million": Setting(million.measure, million.table, ("made-up Gaussians",), seeds=1),
-    "partitions": Setting(partitions.measure, partitions.TABLE, partitions.DATASETS),
-    "noise": Setting(noise.measure, noise.TABLE, noise.DATASETS, seeds=20),
-    "drift": Setting(drift.measure, drift.TABLE, drift.DATASETS),
+    name: import_module(f"benchmarks.discovery.{'opened' if name == 'open' else name}")
+    for name in (
+        *("streamndr", "grouping", "closed", "open", "closed20k", "switched", "recurrence", "ageing", "million"),
+        *("partitions", "noise", "drift"),
+    )
 }
+"""A setting is a module. It has data sets (``DATASETS``), and perhaps a usual number of seeds (``SEEDS``, else 10).
+``measure`` yields the runs of a data set and a seed, and ``table`` lays out runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    known = list(dict.fromkeys(dataset for setting in SETTINGS.values() for dataset in setting.datasets))
+    known = list(dict.fromkeys(dataset for setting in SETTINGS.values() for dataset in setting.DATASETS))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="*", metavar="setting", help=f"of {', '.join(SETTINGS)}; default: all")
     parser.add_argument("--seeds", type=int, help="number of runs; default: the setting's own")
@@ -72,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, list[dict[str, Any]]] = {}
     for name in given.settings or SETTINGS:
         setting, figures[name] = SETTINGS[name], []
-        seeds = range(given.first_seed, given.first_seed + (given.seeds or setting.seeds))
-        for dataset in (each for each in given.datasets.split(",") if each in setting.datasets):
+        seeds = range(given.first_seed, given.first_seed + (given.seeds or getattr(setting, "SEEDS", 10)))
+        for dataset in (each for each in given.datasets.split(",") if each in setting.DATASETS):
             for seed in seeds:
                 for run in setting.measure(dataset, seed):
                     figures[name].append({"dataset": dataset, "seed": seed, **run})

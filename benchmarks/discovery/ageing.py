@@ -19,21 +19,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.discovery.mixtures import Mixture, draw_known, fit, replace_known
-from benchmarks.discovery.streams import (
-    BATCH,
-    Problem,
-    Table,
-    column,
-    ever,
-    finite,
-    listen,
-    prepare,
-    recognizer,
-    within,
-)
+from benchmarks.discovery.streams import BATCH, Problem, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, column, ever, finite, within
 from stream_osr import SubclassEmerged
 
 DATASETS = ("LETTER", "PENDIGITS")
+SEEDS = 1
 EARLY, LATE = 10_000, 1_000_000
 CHUNK = 10_000
 SHARE = 0.05
@@ -91,7 +82,7 @@ def cut(values: Sequence[float]) -> float:
     return fmean(min(value, ROWS) for value in values)
 
 
-TABLE = Table(
+table = Table(
     {
         "tries": len,
         "median delay": column("instances", median, ".1f"),

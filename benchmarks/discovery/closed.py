@@ -6,15 +6,16 @@ of 64, else the defaults. Every `SubclassEmerged` is a false alarm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks.discovery.streams import BATCH, FIVE, Problem, Table, column, listen, prepare, recognizer
+from benchmarks.discovery.streams import BATCH, FIVE, Problem, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, any_of, column
 
 DATASETS = FIVE
+SEEDS = 6
 ORDERS = 20
 
 
@@ -38,12 +39,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
         yield {"order": number, "instances": len(heard.decisions), "false": len(heard.emerged)}
 
 
-def any_of(values: Sequence[float]) -> float:
-    """Share of figures above zero."""
-    return fmean(value > 0 for value in values)
-
-
-TABLE = Table(
+table = Table(
     {
         "streams": len,
         "instances": column("instances", form=".0f"),

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.discovery.closed import any_of
 from benchmarks.discovery.mixtures import Mixture, draw_known, fit, replace_known
-from benchmarks.discovery.streams import BATCH, FIVE, Problem, Table, column, listen, prepare, quantile, recognizer
+from benchmarks.discovery.streams import BATCH, FIVE, Problem, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, any_of, column, quantile
 
 DATASETS = ("SHUTTLE", *FIVE, "SATIMAGE")
+SEEDS = 100
 OWN_ROWS = ("SHUTTLE",)
 """Sets with known rows enough in the test part."""
 INSTANCES = 20_000
@@ -56,7 +57,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     }
 
 
-TABLE = Table(
+table = Table(
     {
         "streams": len,
         "false alarms": column("false"),

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.deciding import UNKNOWN, steps, train
-from benchmarks.discovery.streams import BATCH, Runs, Table
+from benchmarks.discovery.streams import BATCH
+from benchmarks.discovery.tables import Runs, Table
 from benchmarks.openset.sets import SETTINGS, Problem, problem
 from stream_osr import ClassDrifted
 from stream_osr.config import parameters
@@ -117,7 +118,7 @@ def delays(runs: Runs) -> list[int]:
     return [run["delay"] for run in runs if run.get("delay") is not None]
 
 
-TABLE = Table(
+table = Table(
     {
         **{f"false: {dataset}": false_in(dataset) for dataset in DATASETS},
         "told": lambda runs: f"{len(delays(runs))} of {len(runs)}" if "delay" in runs[0] else "",

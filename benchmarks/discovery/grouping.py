@@ -21,52 +21,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from benchmarks.deciding import UNKNOWN, steps, train
-from benchmarks.discovery.streams import FIVE, Runs, Table
+from benchmarks.discovery.streams import FIVE
+from benchmarks.discovery.tables import Table, column
 from benchmarks.openset.sets import SETTINGS, problem
-from stream_osr import Decision, NewClasses
-from stream_osr.config import Parameters, parameters
+from stream_osr import Decision
+from stream_osr.config import parameters
 from stream_osr.discovery.new_classes import LEAST_SIZE, SubclassDistances, gather, tree
 from stream_osr.model.whitening import whiten
 from stream_osr.stream import new_classes
-from stream_osr.training.trained import TrainedModel
 
 DATASETS = FIVE
 GATHERINGS = ("unmerged", "gathered", "as decided", "true number", "majority")
 IN_NO_SUBCLASS = -1
-
-
-class Passed(NamedTuple):
-    """A stream that has been run: decisions in order, what is new at the end, and what it was found from."""
-
-    decisions: list[Decision]
-    seat: np.ndarray
-    """Subclass that each instance sits in at the end, -1: none."""
-    found: NewClasses
-    measured: SubclassDistances
-    """Distances in the first chain."""
-    milliseconds: float
-
-
-def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passed:
-    """Run rows through a fresh stream and look for new classes after every batch."""
-    decisions: list[Decision] = []
-    measured: tuple[SubclassDistances, ...] | None = None
-    spent, seat = [], np.full(len(X), IN_NO_SUBCLASS)
-    for stream, batch in steps(trained, whiten(trained.whitening, X), chosen):
-        decisions += batch.decisions
-        past = stream.recent  # the latest are re-seated, the oldest forgotten
-        seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
-        start = time.perf_counter()
-        found, measured = new_classes(stream, measured)
-        spent.append(1e3 * (time.perf_counter() - start))
-    assert measured is not None
-    return Passed(decisions, seat, found, measured[0], fmean(spent))
 
 
 def ids_of(decisions: Iterable[Decision]) -> list[int]:
@@ -118,17 +90,27 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
         n = SETTINGS[dataset].n_unknown[level]
         given = problem(dataset, n, seed)
         trained = train(given.X_train, given.group, chosen) if trained is None else trained
-        passed = pass_over(trained, given.X_test, chosen)
-        new, found = given.truth == UNKNOWN, passed.found
+        decisions: list[Decision] = []
+        measured: tuple[SubclassDistances, ...] | None = None
+        spent, seat = [], np.full(len(given.X_test), IN_NO_SUBCLASS)
+        for stream, batch in steps(trained, whiten(trained.whitening, given.X_test), chosen):
+            decisions += batch.decisions
+            past = stream.recent  # the latest are re-seated, the oldest forgotten
+            seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
+            start = time.perf_counter()
+            found, measured = new_classes(stream, measured)
+            spent.append(1e3 * (time.perf_counter() - start))
+        assert measured is not None
+        new = given.truth == UNKNOWN
         truth = np.array(given.labels)[new]
         told = {key: at for at, one in enumerate(found.candidates) for key in one.subclasses}
-        at_end = clusters(passed.decisions, passed.seat, trained.labels)[new]
-        at_once = clusters(passed.decisions, ids_of(passed.decisions), trained.labels)[new]
+        at_end = clusters(decisions, seat, trained.labels)[new]
+        at_once = clusters(decisions, ids_of(decisions), trained.labels)[new]
         named = {
             "unmerged": regroup(at_end, {}),
             "gathered": regroup(at_end, told),
             "as decided": regroup(at_once, told),
-            "true number": regroup(at_end, cut_at(passed.measured, n)),
+            "true number": regroup(at_end, cut_at(measured[0], n)),
             "majority": regroup(at_end, majorities(at_end, truth)),
         }
         scores = {f"{name} {m}": v for name in GATHERINGS for m, v in agreement(truth, named[name]).items()}
@@ -141,28 +123,19 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
                 "error of delta": abs(found.delta - n) / n,
                 "covered": float(found.low <= n <= found.high),
                 "width": (found.high - found.low) / n,
-                "milliseconds": passed.milliseconds,
+                "milliseconds": fmean(spent),
             }
         )
 
 
-def means(*keys: str, form: str = ".3f") -> Any:
-    """Make a column of means, divided by strokes."""
-
-    def cell(runs: Runs) -> str:
-        return "/".join(format(fmean(run[key] for run in runs), form) for key in keys)
-
-    return cell
-
-
-TABLE = Table(
+table = Table(
     {
-        **{name: means(f"{name} NMI", f"{name} ARI") for name in GATHERINGS},
-        "error": means("error", form=".2f"),
-        "Delta": means("error of delta", form=".2f"),
-        "in": means("covered", form=".2f"),
-        "width": means("width", form=".2f"),
-        "ms": means("milliseconds", form=".1f"),
+        **{f"{name} {measure}": column(f"{name} {measure}") for name in GATHERINGS for measure in ("NMI", "ARI")},
+        "error": column("error", form=".2f"),
+        "Delta": column("error of delta", form=".2f"),
+        "in": column("covered", form=".2f"),
+        "width": column("width", form=".2f"),
+        "ms": column("milliseconds", form=".1f"),
     },
     keys=("dataset", "n_unknown"),
     total="mean",

@@ -24,16 +24,19 @@ import pandas as pd
 
 from benchmarks import written
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
-from benchmarks.discovery.streams import Runs, Table, announced, column, ever, finite
+from benchmarks.discovery.streams import announced
+from benchmarks.discovery.tables import Runs, Table, column, ever, finite
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRecurred, SubclassSplit
 from stream_osr.discovery.events import Event
 
+DATASETS, SEEDS = ("made-up Gaussians",), 1
 SHARE = 0.05
 CHUNK = 20_000
 SETTLED = 200_000
 """From here on memory and time must not grow."""
 ENDS = 10
 """Classes at the beginning and at the end that are compared."""
+WAY = ("seen", "megabytes", "microseconds")
 IN_NONE, OF_KNOWN = -1, -2
 """In place of an emerging subclass: unknown and in none, or called known."""
 
@@ -188,7 +191,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     y = truth(plan, np.random.default_rng([seed, plan.instances]))
     passed = run(classes, y, seed)
     yield {
-        **{name: getattr(passed, name) for name in ("seen", "microseconds", "megabytes")},
+        **{name: getattr(passed, name) for name in WAY},
         "false": false_alarms(passed, y),
         "unknown among known": float((passed.named[y < KNOWN] != OF_KNOWN).mean()),
         "classes": list(fares(plan, passed, y)),
@@ -199,11 +202,8 @@ def table(runs: Runs) -> str:
     """Return memory and time on the way, and how the first and the last classes fared, for each run."""
     parts = []
     for one in runs:
-        seen, megabytes, each = (one[name] for name in ("seen", "megabytes", "microseconds"))
-        step = max(1, len(seen) // 10)
-        ends = range(step, len(seen) + 1, step)
-        way = [(seen[at - 1], f"{megabytes[at - 1]:.1f}", f"{fmean(each[at - step : at]):.1f}") for at in ends]
-        settled = [mb for n, mb in zip(seen, megabytes, strict=True) if n >= SETTLED]
+        way = [(n, f"{mb:.1f}", f"{us:.1f}") for n, mb, us in zip(*(one[name] for name in WAY), strict=True)]
+        settled = [mb for n, mb in zip(one["seen"], one["megabytes"], strict=True) if n >= SETTLED]
         classes = one["classes"]
         groups = {f"first {ENDS}": classes[:ENDS], f"last {ENDS}": classes[-ENDS:], "all": classes}
         parts += [

@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.deciding import train
-from benchmarks.discovery.streams import BATCH, Table, announced, column
+from benchmarks.discovery.streams import BATCH, announced
+from benchmarks.discovery.tables import Table, column
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import parameters
 from stream_osr.discovery.events import Event
@@ -31,6 +32,7 @@ from stream_osr.training.trained import TrainedModel
 
 DIMENSIONS = {"Gaussians 2": 2, "Gaussians 4": 4, "Gaussians 8": 8}
 DATASETS = tuple(DIMENSIONS)
+SEEDS = 20
 KNOWN = 5
 APART = {2: 6.0, 4: 4.0, 8: 3.0}
 """Standard deviation of the centres in so many dimensions; no two are nearer than ``NEAREST``."""
@@ -124,7 +126,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     yield {"stream": "after, muted", **judge(model, listen(model, rows), np.concatenate([of_burst, kind]))}
 
 
-TABLE = Table(
+table = Table(
     {
         "streams": len,
         "median delay": column("late", median, ".1f"),

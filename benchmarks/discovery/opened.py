@@ -17,22 +17,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.discovery.closed import order
-from benchmarks.discovery.streams import (
-    BATCH,
-    FIVE,
-    Problem,
-    Table,
-    column,
-    ever,
-    finite,
-    listen,
-    prepare,
-    quantile,
-    recognizer,
-    within,
-)
+from benchmarks.discovery.streams import BATCH, FIVE, Problem, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, column, ever, finite, quantile, within
 
 DATASETS = FIVE
+SEEDS = 6
 ORDERS = 5
 
 
@@ -55,7 +44,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-TABLE = Table(
+table = Table(
     {
         "classes": column("late", len, "d"),
         "median delay": column("late", median, ".1f"),

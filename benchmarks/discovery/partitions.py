@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.discovery.grouping import IN_NO_SUBCLASS, agreement, clusters, ids_of
-from benchmarks.discovery.streams import BATCH, Problem, Table, announced, column, prepare, recognizer
+from benchmarks.discovery.streams import BATCH, Problem, announced, prepare, recognizer
+from benchmarks.discovery.tables import Table, column
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
 from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile
@@ -142,7 +143,7 @@ def scores(given: Problem, y: np.ndarray, one: Heard, several: Sequence[Heard]) 
     }
 
 
-TABLE = Table(
+table = Table(
     {
         **{name: column(name, form=".1f") for name in ("local", "global", "single")},
         "ratio": column("ratio", form=".2f"),

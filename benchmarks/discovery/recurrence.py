@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.discovery import gaussians, mixtures
-from benchmarks.discovery.streams import Heard, Table, announced, column, listen, prepare
+from benchmarks.discovery.streams import Heard, announced, listen, prepare
+from benchmarks.discovery.tables import Table, column
 from stream_osr import OpenSetRecognizer, SubclassRecurred
 from stream_osr.training.trained import TrainedModel
 
@@ -132,4 +133,4 @@ COLUMNS = {
     "before": "before",
     "called known": "called known",
 }
-TABLE = Table({"streams": len, **{title: column(name) for name, title in COLUMNS.items()}})
+table = Table({"streams": len, **{title: column(name) for name, title in COLUMNS.items()}})

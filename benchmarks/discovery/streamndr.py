@@ -11,10 +11,11 @@ from typing import Any
 
 from river.datasets import synth
 
-from benchmarks.discovery.streams import Runs, Table, column
+from benchmarks.discovery.tables import Runs, Table, column
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import Err, FNew, MNew, prequential
 
+DATASETS = ("RandomRBF",)
 KNOWN = (0, 1)
 TRAINING, STREAM = 1000, 5000
 

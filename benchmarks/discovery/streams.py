@@ -1,4 +1,4 @@
-"""What the settings share: trained models, recognizers, what a stream told, and tables.
+"""What the settings share: trained models, recognizers, and what a stream told.
 
 Everything goes through the public `OpenSetRecognizer`, defaults untouched but for the number of principal components
 (the protocol's) and what a setting says.
@@ -6,9 +6,7 @@ Everything goes through the public `OpenSetRecognizer`, defaults untouched but f
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +14,13 @@ import pandas as pd
 
 from benchmarks import deciding
 from benchmarks.openset.sets import FIVE, SETTINGS, problem
-from benchmarks.written import table
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
 from stream_osr.config import grouped, parameters
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import TimeToDetection
 from stream_osr.training.trained import TrainedModel
 
-__all__ = ["BATCH", "FIVE", "Heard", "Problem", "Table", "announced", "listen", "prepare", "recognizer", "train"]
+__all__ = ["BATCH", "FIVE", "Heard", "Problem", "announced", "listen", "prepare", "recognizer", "train"]
 
 BATCH = 64
 """Micro-batch of most settings."""
@@ -144,57 +141,3 @@ def listen(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray) -> Heard:
     for decision in decisions:
         times.decided(decision, truth[decision.seq - begin])
     return Heard(decisions, events, times)
-
-
-# Tables
-
-Runs = Sequence[dict[str, Any]]
-Cell = Callable[[Runs], object]
-
-
-class Table(NamedTuple):
-    """A table of Markdown: a row for each value of some keys of the runs, and perhaps one for all of them."""
-
-    columns: Mapping[str, Cell]
-    keys: tuple[str, ...] = ("dataset",)
-    total: str = ""
-
-    def __call__(self, runs: Runs) -> str:
-        """Lay out runs."""
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for run in runs:
-            rows.setdefault(", ".join(str(run[key]) for key in self.keys), []).append(run)
-        if self.total:
-            rows[self.total] = list(runs)
-        cells = [[name, *(column(of) for column in self.columns.values())] for name, of in rows.items()]
-        return table(["", *self.columns], cells)
-
-
-def column(key: str, function: Callable[[Sequence[float]], float] = fmean, form: str = ".3f") -> Cell:
-    """Make a column of a figure, or of a dict of figures in each run; ``None`` counts as infinity."""
-
-    def cell(runs: Runs) -> str:
-        found = (run[key].values() if isinstance(run[key], dict) else [run[key]] for run in runs)
-        return format(function([math.inf if each is None else each for of in found for each in of]), form)
-
-    return cell
-
-
-def within(most: float) -> Callable[[Sequence[float]], float]:
-    """Return what gives the share of figures that are so large at most."""
-    return lambda values: fmean(value <= most for value in values)
-
-
-def quantile(share: float) -> Callable[[Sequence[float]], float]:
-    """Return what gives the least figure that is as large as this share of them."""
-    return lambda values: float(np.quantile(values, share, method="inverted_cdf"))
-
-
-def ever(values: Sequence[float]) -> float:
-    """Share of finite figures."""
-    return fmean(map(math.isfinite, values))
-
-
-def finite(value: float) -> float | None:
-    """Return a number, or what JSON has for infinity: None."""
-    return value if math.isfinite(value) else None

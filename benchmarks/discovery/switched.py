@@ -19,19 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.discovery.grouping import agreement, clusters, ids_of
-from benchmarks.discovery.streams import (
-    BATCH,
-    Heard,
-    Table,
-    announced,
-    column,
-    ever,
-    finite,
-    listen,
-    prepare,
-    recognizer,
-    within,
-)
+from benchmarks.discovery.streams import BATCH, Heard, announced, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, column, ever, finite, within
 from stream_osr.evaluation import Purity
 
 DATASETS = ("SHUTTLE", "SATIMAGE", "PENDIGITS", "LETTER")
@@ -82,7 +71,7 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     }
 
 
-TABLE = Table(
+table = Table(
     {
         "classes": column("late in the class", len, "d"),
         "median delay, of the stream": column("late in the stream", median, ".1f"),

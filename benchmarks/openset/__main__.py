@@ -18,16 +18,13 @@ from benchmarks.openset.cells import Cell, done, measure, plan, read, units
 from benchmarks.openset.methods import ENTRIES, GROUPS, names
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS
 from benchmarks.records import append, run_all, seeds_of
-from benchmarks.tabular import TABLES
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def main(
-    datasets: Annotated[
-        str, typer.Option(help="Data sets; five: the paper's; tables: the breadth; or all.")
-    ] = "five",
+    datasets: Annotated[str, typer.Option(help="Data sets; five: the paper's; or all.")] = "five",
     openness: Annotated[
         str, typer.Option(help="Levels among closed, medium, high; all of them; curve: six numbers of classes.")
     ] = "all",
@@ -58,7 +55,7 @@ def main(
     failed = 0
     if not draw_only:
         cells = plan(
-            datasets=_chosen(datasets, tuple(SETTINGS), "--datasets", {"five": FIVE, "tables": TABLES}),
+            datasets=_chosen(datasets, tuple(SETTINGS), "--datasets", {"five": FIVE}),
             levels=_chosen(openness, (*LEVELS, "curve"), "--openness", {"all": LEVELS}),
             methods=_chosen(methods, names(), "--methods", GROUPS),
             seeds=seeds_of(seeds),

@@ -19,15 +19,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Outcome, Setup
 from benchmarks.openset.sets import SETTINGS, Problem, problem
 from benchmarks.records import Record, failure, lines, versions
-from stream_osr.evaluation import (
-    OpenSetReport,
-    auroc,
-    expected_calibration_error,
-    fpr_at_recall,
-    openness,
-    oscr,
-    reliability_curve,
-)
+from stream_osr import evaluation
 
 DISCOVERY = ("USPS", "PENDIGITS")
 """The data sets whose discovery tables the paper prints."""
@@ -57,7 +49,7 @@ class Cell:
     """
 
     dataset: str
-    n_unknown: int | None
+    n_unknown: int
     method: str
     batch_size: int | Literal["full"] | None
     seed: int
@@ -65,8 +57,7 @@ class Cell:
     test_share: float = 1.0
 
     def __str__(self) -> str:
-        unknown = "all" if self.n_unknown is None else self.n_unknown
-        return f"{self.dataset} with {unknown} unknown classes, {self.method}, seed {self.seed}"
+        return f"{self.dataset} with {self.n_unknown} unknown classes, {self.method}, seed {self.seed}"
 
     def as_record(self) -> Record:
         """Return the fields for the results file."""
@@ -85,16 +76,14 @@ class Cell:
     @property
     def level(self) -> str:
         """Name of the openness."""
-        of = {n: level for level, n in SETTINGS[self.dataset].n_unknown.items()}
+        of: dict[int, str] = {n: level for level, n in SETTINGS[self.dataset].n_unknown.items()}
         return of.get(self.n_unknown, f"{self.n_unknown} unknown")
 
     @property
     def openness(self) -> float:
-        """Openness of the problem, in [0, 1); nan where the classes depend on the table."""
+        """Openness of the problem, in [0, 1)."""
         n_known = SETTINGS[self.dataset].n_known
-        if n_known is None or self.n_unknown is None:
-            return float("nan")
-        return openness(n_known, n_known, n_known + self.n_unknown)
+        return evaluation.openness(n_known, n_known, n_known + self.n_unknown)
 
 
 def read(path: Path) -> dict[Cell, Record]:
@@ -208,14 +197,17 @@ def figures_of_merit(tested: Problem, outcome: Outcome) -> Record:
         "counts": report.counts,
     }
     if outcome.score is not None:
-        record |= {"auroc": auroc(outcome.score, is_unknown), "fpr95": fpr_at_recall(outcome.score, is_unknown)}
+        record |= {
+            "auroc": evaluation.auroc(outcome.score, is_unknown),
+            "fpr95": evaluation.fpr_at_recall(outcome.score, is_unknown),
+        }
         if outcome.closest is not None:
-            record["oscr"] = oscr(outcome.score, is_unknown, outcome.closest == tested.truth)
+            record["oscr"] = evaluation.oscr(outcome.score, is_unknown, outcome.closest == tested.truth)
         if outcome.score_is_probability:
             # rounding of sums, not a claim: the checks of the measures are strict
             p_unknown = np.clip(outcome.score, 0.0, 1.0)
-            record["ece"] = expected_calibration_error(p_unknown, is_unknown)
-            record["reliability"] = reliability_curve(p_unknown, is_unknown)._asdict()
+            record["ece"] = evaluation.expected_calibration_error(p_unknown, is_unknown)
+            record["reliability"] = evaluation.reliability_curve(p_unknown, is_unknown)._asdict()
     if outcome.discovery is not None:
         record["discovery"] = {**outcome.discovery, "made_of": _made_of(outcome, tested.labels)}
     if outcome.by_epsilon is not None:
@@ -223,8 +215,8 @@ def figures_of_merit(tested: Problem, outcome: Outcome) -> Record:
     return record
 
 
-def _counted(tested: Problem, predicted: np.ndarray) -> OpenSetReport:
-    report = OpenSetReport(range(len(tested.known)), UNKNOWN)
+def _counted(tested: Problem, predicted: np.ndarray) -> evaluation.OpenSetReport:
+    report = evaluation.OpenSetReport(range(len(tested.known)), UNKNOWN)
     report.update_many(tested.truth.tolist(), predicted.tolist())
     return report
 

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from sklearn.isotonic import isotonic_regression
 
 from benchmarks.openset.cells import Cell
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
@@ -22,6 +23,8 @@ OURS_COLOUR = "#d55e00"
 OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#6a51a3", "#7f7f7f")
 """Okabe and Ito's palette, which the colour-blind can tell apart; its yellow darkened to be read on white."""
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)))
+NAMES = ["0", "0.5", "1"]
+"""Ticks of shares."""
 MARKERS = "osD^vPX<>*hd"
 
 PLAIN = {"decision_delay": 0, "test_share": 1.0}
@@ -123,9 +126,8 @@ def reliability_figure(records: Sequence[Record]) -> Figure | None:
             text = f"{level} openness: ECE {error:.3f}"
             axes.text(0.98, 0.04 + 0.09 * number, text, transform=axes.transAxes, ha="right", fontsize=7.5,
                       color=look["color"])  # fmt: skip
-        axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        ticks = {"xticks": [0, 0.5, 1], "yticks": [0, 0.5, 1], "xticklabels": NAMES, "yticklabels": NAMES}
+        axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", **ticks)
         axes.tick_params(labelbottom=True)
     figure.supxlabel("predicted probability of being unknown", fontsize=9)
     figure.supylabel("share that is unknown", fontsize=9)
@@ -170,31 +172,16 @@ def _label_ends(axes: Axes, labels: Iterable[tuple[float, str, str, bool]]) -> N
     right = axes.get_xlim()[1]
     span = right - axes.get_xlim()[0]
     for (y, text, colour, ours), place in zip(ordered, places, strict=True):
-        axes.annotate(
-            text,
-            xy=(right - 0.02 * span, y),
-            xytext=(right + 0.045 * span, place),
-            va="center",
-            fontsize=8.5,
-            fontweight="bold" if ours else "normal",
-            color=colour,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0,
-                        "relpos": (0, 0.5)},
-        )  # fmt: skip
+        hair = {"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0}
+        font = {"fontsize": 8.5, "fontweight": "bold" if ours else "normal", "color": colour, "va": "center"}
+        ends = {"xy": (right - 0.02 * span, y), "xytext": (right + 0.045 * span, place), "annotation_clip": False}
+        axes.annotate(text, **ends, **font, arrowprops={**hair, "relpos": (0, 0.5)})
 
 
 def _apart(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """Move sorted places as little as possible so that neighbours are a gap apart (pool adjacent violators)."""
-    shifted = wanted - gap * np.arange(len(wanted))
-    groups: list[list[float]] = []
-    for value in shifted:
-        groups.append([value])
-        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
-            last = groups.pop()
-            groups[-1].extend(last)
-    flat = np.concatenate([np.full(len(group), np.mean(group)) for group in groups])
-    return np.clip(flat, low, high - gap * (len(wanted) - 1)) + gap * np.arange(len(wanted))
+    """Move sorted places as little as possible so that neighbours are a gap apart."""
+    steps = gap * np.arange(len(wanted))
+    return np.clip(isotonic_regression(wanted - steps), low, high - steps[-1]) + steps
 
 
 def mean_and_deviation(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import typer
 
 from benchmarks.openset.cells import done, read
 from benchmarks.openset.sets import FIVE
-from benchmarks.paper import runs, tables
+from benchmarks.paper import tables
 from benchmarks.paper.figures import draw_all
 from benchmarks.written import RECORDS, ROOT, tell
 
@@ -31,13 +31,13 @@ def main(
 ) -> None:
     """Measure what is missing, draw, and write the page."""
     if not draw_only:
-        for name, method, seed in runs.measure(runs.missing(own, range(seeds)), own):
+        for name, method, seed in tables.measure(tables.missing(own, range(seeds)), own):
             print(f"measured: {name}, {method}, seed {seed}", file=sys.stderr)
     records = done(read(measured).values())
     for path in draw_all(records, figures):
         print(f"drawn: {path}")
-    found = runs.read(own)
-    told = {f"table {runs.PRINTED[name].number}": tables.discovered(name, found) for name in runs.PRINTED}
+    found = tables.read(own)
+    told = {f"table {tables.PRINTED[name].number}": tables.discovered(name, found) for name in tables.PRINTED}
     validated = [r for r in records if r["dataset"] in FIVE and r["method"] in tables.VALIDATED]
     priors = {(r["dataset"], r["method"], r["seed"]): r for r in validated}  # one validation for all its records
     told["priors"] = tables.chosen(priors.values())

@@ -56,6 +56,6 @@ def test_drift_of_a_real_set(monkeypatch):
     assert runs["open"]["instances"] > 2 * runs["closed"]["instances"]
     for name in ("shift 3", "spread 2"):
         assert 8 <= runs[name]["delay"] < 120
-    table = drift.TABLE(figures).splitlines()
+    table = drift.table(figures).splitlines()
     assert len(table) == 2 + len(figures)
     assert "1 of 1" in next(line for line in table if line.startswith("| shift 3 "))

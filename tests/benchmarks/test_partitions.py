@@ -19,4 +19,4 @@ def test_figures_and_their_table():
     one = listen(recognizer(coil, 100, batch_size=size), coil.X)
     figures = {"dataset": "COIL20", "seed": 100, **partitions.scores(coil, coil.y, one, several)}
     assert figures["global"] <= figures["local"]
-    assert "| mean |" in partitions.TABLE([figures, {**figures, "seed": 101}])
+    assert "| mean |" in partitions.table([figures, {**figures, "seed": 101}])

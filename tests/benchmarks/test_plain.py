@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.plain import plain_step
 from stream_osr.model import step as sampler
 from stream_osr.model.known import densities
 from stream_osr.model.moves.hyperparameters import make_grid
@@ -13,6 +12,7 @@ from stream_osr.model.prior import make_prior
 from stream_osr.model.student_t import CONJUGATE, fit_location
 from stream_osr.model.training import summarize, train
 from stream_osr.model.whitening import fit_whitening, whiten
+from tests.oracles.plain import plain_step
 
 D, KNOWN, NEW = 6, 4, 3
 

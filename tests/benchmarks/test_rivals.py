@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Setup
-from benchmarks.openset.methods.echo import change
+from benchmarks.openset.methods.streamndr import change
 
 ECSMINER = ("ECSMiner", "ECSMiner with feedback")
 RIVALS = ("MINAS", *ECSMINER, "ECHO", "SENCForest", "Dirichlet process mixture", "Brand-like")

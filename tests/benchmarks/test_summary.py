@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.openset import seeds, summary
+from benchmarks.openset import summary
 from benchmarks.openset.cells import Cell
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
 from benchmarks.openset.sets import FIVE, SETTINGS
@@ -27,8 +27,8 @@ def test_only_reported_seeds_are_gathered_and_none_of_them_is_tuned_on(tmp_path)
     for seed in (0, 100):
         append(path, record(OURS, seed, 0.9, size=64))
     assert [r["seed"] for r in summary.gathered(path)] == [0]
-    assert not set(seeds.TUNING) & set(seeds.REPORTING)
-    assert len(set(seeds.REPORTING)) == 10
+    assert not set(summary.TUNING) & set(summary.REPORTING)
+    assert len(set(summary.REPORTING)) == 10
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def measured():
 def test_results_are_of_reported_seeds_and_methods_and_those_of_a_method_are_of_one_revision(measured):
     libraries = {}
     for each in measured:
-        assert each["seed"] in seeds.REPORTING, each["seed"]
+        assert each["seed"] in summary.REPORTING, each["seed"]
         versions = each["versions"]
         assert re.fullmatch(r"[0-9a-f]{7,12}", versions["revision"]), versions["revision"]  # no uncommitted changes
         assert versions["library"]

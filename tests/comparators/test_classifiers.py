@@ -24,7 +24,7 @@ SUPPORT_VECTOR_MACHINES = [
 DISTANCES = [OSNN(sigma=0.6), ExtremeValueMachine(tail=10), KNNDistance(threshold=4.0)]
 MODELS = [*SUPPORT_VECTOR_MACHINES, *DISTANCES, GaussianMixtures(), QDAChi2(tail=1e-4), LDAPosterior()]
 COMPARATORS = ["weibull", "neighbours", "evm", "gaussian", "weibull_machines", "one_vs_set", "selection"]
-MODULES = ["comparing", "statistics", *(f"comparators.{name}" for name in COMPARATORS)]
+MODULES = ["statistics", *(f"comparators.{name}" for name in COMPARATORS)]
 
 
 CENTRES = [[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]]

@@ -7,7 +7,7 @@ and counts of support vectors, so one set of machines serves them all. A kernel 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,36 +25,20 @@ SCALINGS = ("each", "one", "none")
 """How features are scaled: each to [-1, 1] by itself, all by one factor, the widest to [-1, 1], or not at all."""
 
 
-class Scaling(NamedTuple):
-    """Shift and stretch of each feature.
-
-    Attributes
-    ----------
-    centre, half_range
-        Arrays of shape (n_features,): what is mapped to 0, and what is one long after.
-    """
-
-    centre: NDArray[np.float64]
-    half_range: NDArray[np.float64]
-
-    def __call__(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map instances of shape (n, n_features)."""
-        return (X - self.centre) / self.half_range
-
-
-def make_scaling(X: NDArray[np.float64], kind: str) -> Scaling:
+def make_scaling(X: NDArray[np.float64], kind: str) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
     """Scaling by the ranges of instances of shape (n, n_features); `kind` is one of `SCALINGS`.
 
     With one factor for all features, distances keep their proportions: that matters for principal components, the
     last of which would else weigh as much as the first. A constant feature is only centred.
     """
     if kind == "none":
-        return Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        return np.asarray
     low, high = X.min(axis=0), X.max(axis=0)
     half = (high - low) / 2
     if kind == "one":
         half = np.full_like(half, half.max())
-    return Scaling((high + low) / 2, np.where(half > 0, half, 1.0))
+    centre, half = (high + low) / 2, np.where(half > 0, half, 1.0)
+    return lambda rows: (rows - centre) / half
 
 
 class Kernel(NamedTuple):
