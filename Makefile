@@ -143,7 +143,7 @@ accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/r
 	-$(ACCURACY) --openness high --methods stream
 	-$(ACCURACY) --openness high --decision-delay 256
 	-$(ACCURACY) --openness medium --test-share 0.2,0.4,0.6,0.8
-	-$(ACCURACY) --methods minas,ecsminer,echo,sencforest,dirichlet_mixture,brand
+	-$(ACCURACY) --methods streamndr,sencforest,dirichlet_mixture,brand
 	-$(ACCURACY) --datasets SATIMAGE,SHUTTLE --openness closed,high --methods stream-osr,baselines,comparators
 	-$(ACCURACY) --draw-only --figures docs/results/figures --markdown benchmarks/results/tables.md
 	$(BIN)/python -m benchmarks.paper

@@ -6,13 +6,11 @@ half-life is long, so the subclasses of earlier classes stay active.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from threadpoolctl import threadpool_limits
 
 from benchmarks.growth import MODELS, of_gaussians
-from benchmarks.written import table, write
+from benchmarks.written import Write, table, tell
 
 NEW = (10, 30, 100, 300)
 EACH = 100
@@ -28,14 +26,12 @@ def row(n_new: int) -> tuple[str, ...]:
     return (f"{n_new}", *(cell for us, active in found for cell in (f"{us:.0f}", f"{active}")))
 
 
-def main(written: Annotated[bool, typer.Option("--write", help="Into docs/results/speed.md.")] = False) -> None:
+def main(write: Write = False) -> None:
     """Measure and print."""
     columns = ("new classes", *(cell for name in MODELS for cell in (f"{name}, us", "active subclasses")))
     with threadpool_limits(1):
         text = table(columns, [row(n_new) for n_new in NEW])
-    print(text)
-    if written:
-        write("active", text)
+    tell("active", text, write)
 
 
 if __name__ == "__main__":

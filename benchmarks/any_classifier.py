@@ -26,10 +26,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, OrdinalEncoder
 from sklearn.svm import SVC
 
+from benchmarks.deciding import scores
 from benchmarks.paper.datasets import load
-from benchmarks.written import ROOT, table, write
-from stream_osr.evaluation import auroc
+from benchmarks.written import ROOT, Write, table, tell
 from stream_osr.monitor import OpenSetMonitor
+
+sys.path.insert(0, str(ROOT / "examples"))
 
 PAGE = ROOT / "docs" / "results" / "any_classifier.md"
 CLOSEST = 0.03
@@ -62,18 +64,23 @@ def parts(y: np.ndarray, known: set[Any], share: float, seed: int) -> tuple[np.n
     return training, rest, [label if label in known else None for label in y[rest].tolist()]
 
 
+def of_numbers(X: np.ndarray, y: np.ndarray, n_known: int, classifier: Any, seed: int) -> Scenario:
+    """Train a classifier on some of the classes of a table of numbers."""
+    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:n_known].tolist())
+    training, rest, truth = parts(y, known, 0.6, seed)
+    classifier.fit(X[training], y[training])
+    return Scenario(
+        OpenSetMonitor(classifier, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth
+    )
+
+
 def tabular(seed: int) -> Scenario:
     """Pieces of photographs, a random forest."""
-    X, y = load("SEGMENT")
-    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:4].tolist())
-    training, rest, truth = parts(y, known, 0.6, seed)
-    forest = RandomForestClassifier(random_state=seed).fit(X[training], y[training])
-    return Scenario(OpenSetMonitor(forest, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth)
+    return of_numbers(*load("SEGMENT"), 4, RandomForestClassifier(random_state=seed), seed)
 
 
 def texts(seed: int) -> Scenario:
     """Documentation of scientific libraries by topic, logistic regression on TF-IDF."""
-    sys.path.insert(0, str(ROOT / "examples"))
     from texts import corpus
 
     found, y = corpus()
@@ -90,16 +97,11 @@ def texts(seed: int) -> Scenario:
 
 def digits(seed: int) -> Scenario:
     """Images of digits, a support vector machine with calibrated probabilities."""
-    X, y = load_digits(return_X_y=True)
-    known = set(np.random.default_rng(seed).permutation(10)[:5].tolist())
-    training, rest, truth = parts(y, known, 0.6, seed)
-    machine = CalibratedClassifierCV(SVC(), ensemble=False).fit(X[training], y[training])
-    return Scenario(OpenSetMonitor(machine, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth)
+    return of_numbers(*load_digits(return_X_y=True), 5, CalibratedClassifierCV(SVC(), ensemble=False), seed)
 
 
 def flows(seed: int) -> Scenario:
     """Network connections with text columns, gradient boosting."""
-    sys.path.insert(0, str(ROOT / "examples"))
     from intrusion import KNOWN, labelled, stream
 
     rng = np.random.default_rng(seed)
@@ -167,30 +169,23 @@ def measure(scenario: Scenario, late: int = 10) -> Result:
         decisions = monitor.decide(rows)
     reported = monitor.expected_recall
     assert reported is not None
-    own = [(truth[decision.key], decision) for decision in decisions if truth[decision.key] is not None]
-    new = [decision for decision in decisions if truth[decision.key] is None]
-    unknown = [*decisions[0].probabilities][-1]
-    alone = [max([*each.probabilities][:-1], key=each.probabilities.__getitem__) == label for label, each in own]
-    is_new = np.array([truth[decision.key] is None for decision in decisions])
+    known, labels = [*decisions[0].probabilities][:-1], [truth[decision.key] for decision in decisions]
+    called, odd = [decision.label for decision in decisions], [decision.p_unknown for decision in decisions]
+    alone = [max(known, key=decision.probabilities.__getitem__) for decision in decisions]
+    found, forced = (scores(labels, each, odd, known) for each in (called, alone))
     return Result(
-        reported.recall,
-        float(np.mean([decision.label == label for label, decision in own])),
-        float(np.mean(alone)),
-        float(np.mean([decision.label == unknown for decision in new])),
-        float(auroc(np.array([decision.p_unknown for decision in decisions]), is_new)),
+        reported.recall, found["known_right"], forced["known_right"], found["unknown_recall"], found["auroc"]
     )
 
 
 def main(
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
     only: Annotated[str, typer.Option(help="Name of a scenario.")] = "",
-    write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure the scenarios."""
     lines = []
-    for name, (content, make) in SCENARIOS.items():
-        if only and name != only:
-            continue
+    for name, (content, make) in SCENARIOS.items() if not only else [(only, SCENARIOS[only])]:
         results = [measure(make(seed)) for seed in range(seeds)]
         mean = [float(each) for each in np.mean(results, axis=0)]
         worst = max(abs(each.reported - each.recall) for each in results)
@@ -199,9 +194,7 @@ def main(
         print(*lines[-1], flush=True)
     titles = ["scenario", "estimator, features", "reported recall", "measured recall", "largest difference"]
     titles += ["estimator alone", "unknown recall", "AUROC"]
-    print(text := table(titles, lines))
-    if write_page:
-        write("any classifier", text, PAGE)
+    tell("any classifier", table(titles, lines), write, PAGE)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import typer
 
 from benchmarks.paper.datasets import data_directory
 from benchmarks.streams import ROWS
-from benchmarks.written import RECORDS, ROOT, table, write
+from benchmarks.written import RECORDS, ROOT, Write, table, tell
 
 SCRIPT = Path(__file__).with_name("streams.py")
 COMMAND = """
@@ -133,21 +133,15 @@ def compiling(trees: tuple[Tree, Tree]) -> list[object]:
 
 def main(
     commit: Annotated[str, typer.Argument(help="The earlier commit.")],
-    rows: Annotated[str, typer.Option(help="Numbers of the rows of benchmarks.streams, from 1.")] = ",".join(
-        str(number) for number in range(1, len(ROWS) + 1)
-    ),
     instances: Annotated[int | None, typer.Option(help="Of each stream, for a quick look; all if not given.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each row is measured in each tree.")] = 2,
-    into_page: Annotated[bool, typer.Option("--write", help="Write into benchmarks/results/before.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure and print."""
-    names = [list(ROWS)[int(number) - 1] for number in rows.split(",")]
     with both(commit) as trees:
-        found = [compiling(trees), *compare(trees, names, instances, rounds)]
+        found = [compiling(trees), *compare(trees, list(ROWS), instances, rounds)]
     text = table(["", commit, "this tree", "ratio", "least", "most"], found)
-    print(text)
-    if into_page:
-        write("before", text, RECORDS / "before.md")
+    tell("before", text, write, RECORDS / "before.md")
 
 
 if __name__ == "__main__":

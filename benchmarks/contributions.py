@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 import typer
 
+from benchmarks.deciding import decide
 from benchmarks.order.tables import in_order
 from benchmarks.tabular import divide, frame
-from benchmarks.written import ROOT, table, write
+from benchmarks.written import ROOT, Write, table, tell
 from stream_osr import OpenSetRecognizer
 
 PAGE = ROOT / "docs" / "results" / "contributions.md"
@@ -53,15 +54,6 @@ def read(name: str, seed: int) -> Data:
     return Data(training.drop(columns="number 1"), case.y_train, stream.drop(columns="number 1"), case.y)
 
 
-def trained(data: Data, seed: int) -> OpenSetRecognizer:
-    """Train a recognizer with default settings, and let it decide the stream in micro-batches of 64."""
-    model = OpenSetRecognizer(seed=seed, batch_size=64)
-    model.learn_many(data.training, data.labels.tolist())
-    model.learn_many(data.stream)
-    model.flush()
-    return model
-
-
 def with_gaps(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Leave out a tenth of the values."""
     return rows.astype(object).where(rng.random(rows.shape) >= GAPS, None)
@@ -85,39 +77,12 @@ def moved(data: Data, numbers: list[Any], *, within: bool, rng: np.random.Genera
     return out
 
 
-class Result(NamedTuple):
-    """Figures of a table.
-
-    Attributes
-    ----------
-    numbers, categories
-        Numbers that were moved, and categories.
-    small
-        Share of rows with a small rest.
-    largest
-        Largest absolute rest.
-    within, overall
-        Share of moved rows whose feature is first, by the deviations of the class and of all instances.
-    reacts
-        Share among the rows, moved by deviations of the class, that were known and are unknown through the move.
-    rows
-        Number of these rows, and of all rows that were moved so.
-    """
-
-    numbers: int
-    categories: int
-    small: float
-    largest: float
-    within: float
-    overall: float
-    reacts: float
-    rows: str
-
-
-def measure(name: str, seed: int, *, all_numbers: bool = False) -> Result:
-    """Measure one table. Optionally move numbers without effect in the model, too."""
+def measure(name: str, seed: int, *, all_numbers: bool = False) -> list[object]:
+    """Measure one table; a row of cells. Optionally move numbers without effect in the model, too."""
     data, rng = read(name, seed), np.random.default_rng(seed)
-    model = trained(data, seed)
+    model = OpenSetRecognizer(seed=seed, batch_size=64)
+    model.learn_many(data.training, data.labels.tolist())
+    decide(model, data.stream)
     found = model.contributions_many(with_gaps(data.stream.iloc[:ROWS], rng).to_dict("records"))
     rest = np.abs([each.unknown.rest for each in found])
     small = rest <= SMALL * np.abs([each.unknown.log_odds for each in found])
@@ -127,27 +92,17 @@ def measure(name: str, seed: int, *, all_numbers: bool = False) -> Result:
     }
     numbers = sorted(effects, key=model.trained.names.index)
     categories = {each.name for each in complete if isinstance(each.value, str)}
-    shares = []
+    firsts = []
     for within in (True, False):
         rows = moved(data, numbers, within=within, rng=rng)
         before, after = (model.contributions_many([row[side] for row in rows], top=1) for side in (1, 2))
-        first = [
-            (b.unknown.log_odds < 0.0 < a.unknown.log_odds, a.unknown.features[0].name == row[0])
-            for row, b, a in zip(rows, before, after, strict=True)
-        ]
-        shares.append((first, float(np.mean([right for _, right in first]))))
-    reacts = [right for became, right in shares[0][0] if became]
-    count = f"{len(reacts)} of {len(shares[0][0])}"
-    return Result(
-        len(numbers),
-        len(categories),
-        float(small.mean()),
-        float(rest.max()),
-        shares[0][1],
-        shares[1][1],
-        float(np.mean(reacts)) if reacts else float("nan"),
-        count,
-    )
+        firsts.append([a.unknown.features[0].name == row[0] for row, a in zip(rows, after, strict=True)])
+        if within:
+            became = [b.unknown.log_odds < 0.0 < a.unknown.log_odds for b, a in zip(before, after, strict=True)]
+    reacts = [right for right, was in zip(firsts[0], became, strict=True) if was]
+    shares = [f"{np.mean(each):.3f}" if each else "nan" for each in (*firsts, reacts)]
+    rests = [f"{small.mean():.3f}", f"{rest.max():.0e}"]
+    return [name, len(numbers), len(categories), *rests, *shares, f"{len(reacts)} of {len(firsts[0])}"]
 
 
 def main(
@@ -156,20 +111,15 @@ def main(
     all_numbers: Annotated[
         bool, typer.Option("--all-numbers", help="Move numbers without effect in the model, too.")
     ] = False,
-    write_page: Annotated[bool, typer.Option("--write", help="Write the table to the page.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure the tables."""
     lines = []
     for name in tables.split(","):
-        found = measure(name, seed, all_numbers=all_numbers)
-        shares = [f"{each:.3f}" for each in (found.within, found.overall, found.reacts)]
-        lines.append([name, found.numbers, found.categories, f"{found.small:.3f}", f"{found.largest:.0e}", *shares])
-        lines[-1].append(found.rows)
+        lines.append(measure(name, seed, all_numbers=all_numbers))
         print(*lines[-1], flush=True)
     titles = ["table", "numbers", "categories", "small rest", "largest rest", "first, class", "first, all"]
-    print(text := table([*titles, "first, now unknown", "now unknown"], lines))
-    if write_page:
-        write("contributions", text, PAGE)
+    tell("contributions", table([*titles, "first, now unknown", "now unknown"], lines), write, PAGE)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,9 @@ import pandas as pd
 import typer
 from threadpoolctl import threadpool_limits
 
-from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
-from benchmarks.paper.protocol import Split, split
+from benchmarks.openset.sets import problem
 from benchmarks.streams import DEFAULTS, ONE_CHAIN, run
-from benchmarks.written import shown, table, write
+from benchmarks.written import Write, shown, table, tell
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 
@@ -51,16 +50,10 @@ def train(X: np.ndarray, y: np.ndarray, **arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def letter() -> Split:
-    """Divide LETTER at its highest openness."""
-    data = load("LETTER")
-    return split(data.X, data.y, KNOWN_CLASSES["LETTER"], UNKNOWN_CLASSES["LETTER"][-1], SEED)
-
-
 def over_time(instances: int, **arguments: Any) -> Points:
     """Cost in each chunk of a long stream."""
-    part, rng = letter(), np.random.default_rng(SEED)
-    model, size, out = train(part.X_train, part.y_train, **arguments), instances // CHUNKS, []
+    part, rng = problem("LETTER", None, SEED), np.random.default_rng(SEED)
+    model, size, out = train(part.X_train, part.group, **arguments), instances // CHUNKS, []
     rest = np.empty((0, part.X_test.shape[1]))
     for seen in range(size, size * CHUNKS + 1, size):
         while len(rest) < size:
@@ -92,16 +85,6 @@ def of_gaussians(n_classes: int, d: int, stream: int, n_new: int = NEW, **argume
     return float(took[-1]), model.value.menu.active
 
 
-def by_classes(stream: int, **arguments: Any) -> Points:
-    """Cost for more and more known classes, d = 16."""
-    return [(float(n_classes), of_gaussians(n_classes, 16, stream, **arguments)[0]) for n_classes in CLASSES]
-
-
-def by_dimension(stream: int, **arguments: Any) -> Points:
-    """Cost for more and more dimensions, ten known classes."""
-    return [(float(d), of_gaussians(10, d, stream, **arguments)[0]) for d in DIMENSIONS]
-
-
 def ageing(points: Points) -> str:
     """Say whether the cost has stayed what it was when most of what is new had emerged."""
     us, quarter = np.array([us for _, us in points]), len(points) // 4
@@ -120,8 +103,8 @@ def power(points: Points) -> str:
 
 def _worker(ready: Barrier, instances: int) -> None:
     with threadpool_limits(1):
-        part = letter()
-        trained, frame = train(part.X_train, part.y_train).trained, pd.DataFrame(part.X_test[:instances])
+        part = problem("LETTER", None, SEED)
+        trained, frame = train(part.X_train, part.group).trained, pd.DataFrame(part.X_test[:instances])
         for _ in range(2):
             model = OpenSetRecognizer.from_trained(trained, seed=SEED, batch_size=BATCH, n_jobs=1)
             run(model, frame)
@@ -154,13 +137,17 @@ def measure(instances: int, stream: int) -> Panels:
         return {
             "instances seen": {name: over_time(instances, **arguments) for name, arguments in MODELS.items()},
             "known classes, a subclass each (d = 16)": {
-                name: by_classes(stream, **each) for name, each in MODELS.items()
+                name: [(float(n), of_gaussians(n, 16, stream, **each)[0]) for n in CLASSES]
+                for name, each in MODELS.items()
             },
-            "dimensions": {name: by_dimension(stream, **each) for name, each in MODELS.items()},
+            "dimensions": {
+                name: [(float(d), of_gaussians(10, d, stream, **each)[0]) for d in DIMENSIONS]
+                for name, each in MODELS.items()
+            },
         }
 
 
-def tell(panels: Panels) -> str:
+def described(panels: Panels) -> str:
     """Write a table for each kind of growth, and what it comes to."""
     parts = []
     for kind, lines in panels.items():
@@ -192,18 +179,16 @@ def main(
     instances: Annotated[int, typer.Option(min=CHUNKS, help="Of the long stream.")] = SEEN,
     stream: Annotated[int, typer.Option(min=1, help="Instances of each stream of Gaussian classes.")] = STREAM,
     figure: Annotated[Path | None, typer.Option(help="Draw the growth into this file.")] = None,
-    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure, print and draw."""
     panels = measure(instances, stream)
     one, two = (throughput(processes, STREAM) for processes in (1, 2))
     gain = shown(2.0 * one / two)
-    text = f"{tell(panels)}\n\nTwo processes with a stream each have {gain} times the throughput of one."
-    print(text)
+    text = f"{described(panels)}\n\nTwo processes with a stream each have {gain} times the throughput of one."
     if figure is not None:
         draw(figure, panels)
-    if into_page:
-        write("growth", text)
+    tell("growth", text, write)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 from benchmarks.state import demonstration
-from benchmarks.written import shown, table, write
+from benchmarks.written import Write, shown, table, tell
 from stream_osr import Keyed, OpenSetRecognizer, TrainedModel
 
 SEED = 0
@@ -46,19 +46,21 @@ def run(keyed: Keyed, rows: Iterator[tuple[int, Row]], sampled: set[int]) -> tup
     """Stream all rows. Return the processor time in seconds, and the decisions of sampled keys."""
     decisions = defaultdict[str, list[Any]](list)
     names, begun = set(map(str, sampled)), time.process_time()
+
+    def drain() -> None:
+        for name, decision in keyed.drain():
+            if name in names:
+                decisions[name].append(decision)
+        for _ in keyed.drain_events():
+            pass
+
     for at, (by, row) in enumerate(rows):
         keyed.learn_one(row, by=by, key=at)
         if at % 1000 == 999:
-            for name, decision in keyed.drain():
-                if name in names:
-                    decisions[name].append(decision)
-            for _ in keyed.drain_events():
-                pass
+            drain()
     keyed.flush()
     used = time.process_time() - begun
-    for name, decision in keyed.drain():
-        if name in names:
-            decisions[name].append(decision)
+    drain()
     return used, decisions
 
 
@@ -92,7 +94,7 @@ def main(
     instances: Annotated[int, typer.Option(help="Instances of the first run.")] = 1_000_000,
     keys: Annotated[int, typer.Option(help="Keys of the first run.")] = 10_000,
     memory: Annotated[int, typer.Option(help="Memory for recognizers in MiB.")] = 1024,
-    write_: Annotated[bool, typer.Option("--write", help="Write the table into docs/results/speed.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure both runs, and print a table."""
     model, stream = demonstration()
@@ -113,9 +115,7 @@ def main(
     one, fitting = times.values()
     text += f"\n\nThroughput of {FITTING} keys in memory: {shown(one / fitting)} of that of one recognizer.\n"
     text += f"Decisions of {same} of {len(sampled)} sampled keys are equal to those of a recognizer of their own."
-    print(text)
-    if write_:
-        write("keyed", text)
+    tell("keyed", text, write)
 
 
 if __name__ == "__main__":

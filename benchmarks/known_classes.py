@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from benchmarks.deciding import decide, scores
 from benchmarks.order.tables import in_order
-from benchmarks.tabular import divide, frame
+from benchmarks.tabular import Part, divide, frame
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import OpenSetReport, auroc
+from stream_osr.evaluation import OpenSetReport
 
 UNKNOWN = "unknown"
 SEEDS = range(5)
@@ -65,11 +66,9 @@ def holes(
     centre = rng.normal(0.0, spread, (classes, modes, d))
     if shared:
         centre = rng.normal(0.0, spread, (classes, 1, d)) + rng.normal(0.0, spread, (1, modes, d))
-    weights = (
-        np.full(modes, 1.0 / modes)
-        if share is None
-        else np.array([*[(1 - share) / (modes - 1)] * (modes - 1), share])
-    )
+    weights = np.full(modes, 1.0 / modes)
+    if share is not None:
+        weights[:] = *[(1 - share) / (modes - 1)] * (modes - 1), share
 
     def around(places: np.ndarray) -> np.ndarray:
         scale = 1.0 if np.isinf(freedom) else np.sqrt(freedom / rng.chisquare(freedom, len(places)))[:, None]
@@ -111,23 +110,20 @@ def mixed(
     return Kind(X, names, np.vstack([known, new])[order], np.array(labels)[order])
 
 
-def figures(kind: Kind, seed: int, **arguments: Any) -> dict[str, float]:
+def figures(kind: Kind, seed: int) -> dict[str, float]:
     """Decide the stream, and score the decisions."""
     train, stream = (pd.DataFrame(rows).add_prefix("x") for rows in (kind.X, kind.stream))
-    model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN, **arguments)
+    model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
     model.learn_many(train, pd.Series(kind.y))
     promised = model.freeze().known_recall
-    model.learn_many(stream)
-    model.flush()
-    decisions = list(model.drain())
-    label, odd = np.array([str(each.label) for each in decisions]), np.array([each.p_unknown for each in decisions])
-    new = kind.truth == UNKNOWN
-    right = float(np.mean(label[~new] == kind.truth[~new]))
+    decisions = decide(model, stream)
+    labels, odd = [str(each.label) for each in decisions], [each.p_unknown for each in decisions]
+    found = scores(kind.truth.tolist(), labels, odd, np.unique(kind.y).tolist())
     return {
-        "known right": right,
-        "promise off": promised - right,
-        "found": float(np.mean(label[new] == UNKNOWN)) if new.any() else np.nan,
-        "AUROC": auroc(odd, new) if new.any() else np.nan,
+        "known right": found["known_right"],
+        "promise off": promised - found["known_right"],
+        "found": found["unknown_recall"],
+        "AUROC": found["auroc"],
         "subclasses": float(sum(model.trained.report.subclasses.values())),
     }
 
@@ -168,33 +164,31 @@ def masked(X: np.ndarray, share: float, seed: int) -> np.ndarray:
     return np.where(holes, np.nan, X)
 
 
-def report_missing(
-    names: tuple[str, ...] = ("SEGMENT", "VEHICLE", "TEXTURE", "DIGITS", "WAVEFORM"),
-) -> Iterator[str]:
+def report_missing() -> Iterator[str]:
     """Micro-F of tables with missing values in training, and of training on the complete rows alone."""
-    for name in names:
+    for name in ("SEGMENT", "VEHICLE", "TEXTURE", "DIGITS", "WAVEFORM"):
         for share in (0.01, 0.05, 0.2):
 
             def scored(seed: int, name: str = name, share: float = share) -> dict[str, float]:
                 part = divide(name, seed)
                 X = masked(part.X_train, share, seed)
                 complete = ~np.isnan(X).any(axis=1)
-                out = {"all rows": micro_f(name, part, X, np.ones(len(X), bool), seed)}
                 enough = complete.sum() >= 200
-                out["complete rows"] = micro_f(name, part, X, complete, seed) if enough else np.nan
-                return out
+                return {
+                    "all rows": micro_f(name, part, X, np.ones(len(X), bool), seed),
+                    "complete rows": micro_f(name, part, X, complete, seed) if enough else np.nan,
+                }
 
             yield line(f"{name}, {share:.0%} missing", scored)
 
 
-def micro_f(name: str, part: Any, X: np.ndarray, rows: np.ndarray, seed: int) -> float:
+def micro_f(name: str, part: Part, X: np.ndarray, rows: np.ndarray, seed: int) -> float:
     """Micro-F of a table's stream after training on some rows."""
     model = OpenSetRecognizer(seed=seed, batch_size=64, unknown=UNKNOWN)
-    model.learn_many(frame(name, X[rows]), np.asarray(part.y_train)[rows].tolist())
-    model.learn_many(frame(name, part.X_test))
-    model.flush()
+    model.learn_many(frame(name, X[rows]), part.y_train[rows].tolist())
     report = OpenSetReport(part.known, UNKNOWN)
-    report.update_many(part.y_test.tolist(), [str(each.label) for each in model.drain()])
+    decisions = decide(model, frame(name, part.X_test))
+    report.update_many(part.y_test.tolist(), [str(each.label) for each in decisions])
     return report.micro_f
 
 

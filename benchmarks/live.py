@@ -34,16 +34,13 @@ def lines(first: int, n: int, subclasses: int, rng: np.random.Generator) -> list
     unknown = rng.random(n) < UNKNOWN
     label, seat = rng.integers(len(CLASSES), size=n), rng.integers(subclasses, size=n)
     out = []
-    for i in range(n):
-        p = dict.fromkeys(CLASSES, 0.001) | {"unknown": 0.98 if unknown[i] else 0.003}
-        name = "unknown" if unknown[i] else CLASSES[label[i]]
-        one: dict[str, Any] = {"key": f"k{first + i}", "t": 1.7e9 + first + i, "label": name, "first_label": name}
+    for at, is_unknown, own, subclass in zip(range(first, first + n), unknown, label, seat + 100, strict=True):
+        p = dict.fromkeys(CLASSES, 0.001) | {"unknown": 0.98 if is_unknown else 0.003}
+        name = "unknown" if is_unknown else CLASSES[own]
+        one: dict[str, Any] = {"key": f"k{at}", "t": 1.7e9 + at, "label": name, "first_label": name}
         one |= {"probability": 0.98, "p_unknown": p["unknown"], "probabilities": p}
-        one |= {
-            "subclass_id": int(100 + seat[i]) if unknown[i] else int(label[i]),
-            "nearest_class": CLASSES[label[i]],
-        }
-        one |= {"distance": 3.25, "density_rank": 0.25, "batch": (first + i) // 64, "seq": first + i}
+        one |= {"subclass_id": int(subclass if is_unknown else own), "nearest_class": CLASSES[own]}
+        one |= {"distance": 3.25, "density_rank": 0.25, "batch": at // 64, "seq": at}
         out.append(json.dumps(one, separators=(",", ":")) + "\n")
     return out
 
@@ -52,13 +49,9 @@ def events(subclasses: int, rng: np.random.Generator) -> list[str]:
     """Announce the subclasses."""
     out = []
     for k in range(subclasses):
-        mean, shift = rng.normal(size=8).tolist(), (rng.normal(size=8) * 6).tolist()
-        why = {"mean": dict(zip(FEATURES, mean, strict=True)), "difference": dict(zip(FEATURES, shift, strict=True))}
-        why |= {
-            "shift": dict(zip(FEATURES, shift, strict=True)),
-            "most_moved": FEATURES,
-            "nearest_class": CLASSES[k % 12],
-        }
+        mean, shift = (dict(zip(FEATURES, (rng.normal(size=8) * by).tolist(), strict=True)) for by in (1, 6))
+        why = {"mean": mean, "difference": shift, "shift": shift, "most_moved": FEATURES}
+        why["nearest_class"] = CLASSES[k % 12]
         moment = {"seq": k, "t": 1.7e9, "key": f"k{k}"}
         one = {"type": "SubclassEmerged", "batch": 1, "seq": 1000 + k, "model": "0" * 64, "subclass_id": 100 + k}
         one |= {"first_seen": moment, "last_seen": moment, "size": 15, "share": 0.01, "support": 3.0, "trend": 3.0}
@@ -114,51 +107,30 @@ def measure(decisions: int, subclasses: int, minutes: float, growing: int = 20) 
                     time.sleep(0.2)
                 loaded = time.perf_counter() - began
                 took, size, now = state(address)
-                figures = {
-                    "answers after, s": answered,
-                    "all read after, s": loaded,
-                    "slowest answer meanwhile, s": slowest,
-                }
-                figures |= {"answer then, s": took, "answer, kB": size / 1000, "memory then, MB": memory(process)}
-                figures["cards"] = len(now["inbox"])
-                return figures | _hour(
-                    process, address, path, decisions, subclasses, int(minutes * UPDATES), growing, rng
-                )
+                figures = {"answers after, s": answered, "all read after, s": loaded}
+                figures |= {"slowest answer meanwhile, s": slowest, "answer then, s": took}
+                figures |= {"answer, kB": size / 1000, "memory then, MB": memory(process), "cards": len(now["inbox"])}
+                began, slowest, memories, total, seqs = time.perf_counter(), 0.0, [], decisions, set()
+                for update in range(updates := int(minutes * UPDATES)):
+                    with path.open("a") as file:
+                        file.writelines(lines(total, growing, subclasses, rng))
+                    total += growing
+                    while now["stream"]["decided"] < total:
+                        took, _, now = state(address)
+                        slowest = max(slowest, took)
+                        seqs.add(now["seq"])
+                        time.sleep(0.02)
+                    if update % UPDATES == 0:
+                        memories.append(memory(process))
+                if updates:
+                    rate = 60 * len(seqs) / (time.perf_counter() - began)
+                    figures |= {"updates": updates, "updates a minute": rate, "slowest answer, s": slowest}
+                    figures["memory at its start, MB"] = memories[0]
+                    figures["memory at its end, MB"] = memory(process)
+                return figures
             finally:
                 process.terminate()
                 process.wait(60)
-
-
-def _hour(
-    process: subprocess.Popen[str],
-    address: str,
-    path: Path,
-    decisions: int,
-    subclasses: int,
-    updates: int,
-    growing: int,
-    rng: np.random.Generator,
-) -> dict[str, float]:
-    """Let the file grow, and count the states that are told."""
-    if not updates:
-        return {}
-    began, slowest, memories, total, seqs = time.perf_counter(), 0.0, [], decisions, set()
-    for update in range(updates):
-        with path.open("a") as file:
-            file.writelines(lines(total, growing, subclasses, rng))
-        total += growing
-        while True:
-            took, _, now = state(address)
-            slowest = max(slowest, took)
-            seqs.add(now["seq"])
-            if now["stream"]["decided"] >= total:
-                break
-            time.sleep(0.02)
-        if update % UPDATES == 0:
-            memories.append(memory(process))
-    seconds = time.perf_counter() - began
-    rate = {"updates": updates, "updates a minute": 60 * len(seqs) / seconds, "slowest answer, s": slowest}
-    return rate | {"memory at its start, MB": memories[0], "memory at its end, MB": memory(process)}
 
 
 if __name__ == "__main__":

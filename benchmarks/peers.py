@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -26,18 +26,17 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
-from benchmarks.openset.comparators.osnn import OSNN
-from benchmarks.paper.datasets import load
-from benchmarks.paper.protocol import split
+from benchmarks.deciding import UNKNOWN
+from benchmarks.openset.comparators.neighbours import OSNN
+from benchmarks.openset.sets import Problem, problem
 from benchmarks.streams import ONE_CHAIN
-from benchmarks.written import table, write
+from benchmarks.written import Write, table, tell
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 
 SEED = 0
 BATCH = 64
 WARM = 4 * BATCH
-UNKNOWN = -1
 COMPONENTS = 30
 REFIT = 1000
 FALSE_ALARMS = 0.05
@@ -47,25 +46,6 @@ Decide = Callable[[np.ndarray], np.ndarray | None]
 """Take a batch in; the class of each instance as a number, or `UNKNOWN`. None: it does not say."""
 Contender = Callable[[np.ndarray, np.ndarray], Decide]
 """Train on rows and their classes, numbers from 0."""
-
-
-class Problem(NamedTuple):
-    """Training part and stream, standardized; classes as numbers, those that did not train `UNKNOWN`."""
-
-    X: np.ndarray
-    y: np.ndarray
-    rows: np.ndarray
-    truth: np.ndarray
-
-
-def problem(instances: int | None) -> Problem:
-    """Divide LETTER; the stream is its test part, or the first instances of it."""
-    data = load("LETTER")
-    part = split(data.X, data.y, 10, 16, SEED)
-    number = {label: j for j, label in enumerate(part.known)}
-    mean, spread = part.X_train.mean(axis=0), part.X_train.std(axis=0)
-    y, truth = (np.array([number.get(each, UNKNOWN) for each in labels.tolist()]) for labels in part[1:4:2])
-    return Problem((part.X_train - mean) / spread, y, ((part.X_test - mean) / spread)[:instances], truth[:instances])
 
 
 def stream_osr(X: np.ndarray, y: np.ndarray, **arguments: Any) -> Decide:
@@ -180,15 +160,8 @@ CONTENDERS: dict[str, Contender] = {
     "DBSTREAM (river)": partial(clusterer, lambda: cluster.DBSTREAM(clustering_threshold=2.0)),
     "DenStream (river)": partial(clusterer, lambda: cluster.DenStream(epsilon=2.0)),
 }
-COLUMNS = (
-    "",
-    "processor, us",
-    "wall, us",
-    "accuracy of known or unknown",
-    "on known instances",
-    "on unknown instances",
-    "label accuracy",
-)
+COLUMNS = ["", "processor, us", "wall, us", "accuracy of known or unknown", "on known instances"]
+COLUMNS += ["on unknown instances", "label accuracy"]
 
 
 def stream(decide: Decide, rows: np.ndarray) -> list[np.ndarray | None]:
@@ -206,12 +179,12 @@ def rightness(called: np.ndarray, truth: np.ndarray) -> list[float]:
 def measure(contender: Contender, given: Problem) -> list[float]:
     """Run it over the first instances to get warm, then, trained anew, over the stream; cells of its row."""
     with threadpool_limits(1):
-        stream(contender(given.X, given.y), given.rows[:WARM])
-        decide = contender(given.X, given.y)
+        stream(contender(given.X_train, given.group), given.X_test[:WARM])
+        decide = contender(given.X_train, given.group)
         begin = np.array([time.process_time(), time.perf_counter()])
-        called = stream(decide, given.rows)
+        called = stream(decide, given.X_test)
         took = np.array([time.process_time(), time.perf_counter()]) - begin
-    cells = (1e6 * took / len(given.rows)).tolist()
+    cells = (1e6 * took / len(given.X_test)).tolist()
     if any(each is None for each in called):
         return cells
     found = rightness(np.concatenate(called), given.truth)
@@ -220,24 +193,22 @@ def measure(contender: Contender, given: Problem) -> list[float]:
 
 def main(
     instances: Annotated[int | None, typer.Option(help="Of the stream, for a quick look; all if not given.")] = None,
-    only: Annotated[str, typer.Option(help="Parts of names, such as stream-osr,MINAS; all if empty.")] = "",
-    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure and print."""
-    given, rows = problem(instances), []
+    whole, rows = problem("LETTER", None, SEED), []
+    mean, spread = whole.X_train.mean(axis=0), whole.X_train.std(axis=0)
+    given = whole.only(np.arange(len(whole.truth))[:instances])
+    given = given._replace(X_train=(given.X_train - mean) / spread, X_test=(given.X_test - mean) / spread)
     there = importlib.util.find_spec("streamndr") is not None
     for name, contender in CONTENDERS.items():
-        if not any(part in name for part in only.split(",")):
-            continue
         print(f"measuring {name}", file=sys.stderr)
         if name.startswith("MINAS") and not there:
             rows.append([name, "streamndr is not installed: pip install --no-deps streamndr"])
         else:
             rows.append([name, *measure(contender, given)])
     text = table(COLUMNS, [[*row, *[""] * (len(COLUMNS) - len(row))] for row in rows])
-    print(text)
-    if into_page:
-        write("peers", text)
+    tell("peers", text, write)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ streams through the class (:mod:`benchmarks.streams`). ``step``: the sampler's b
 the demonstration, training, a new process. ``files``: CSV to JSON Lines, and the class on the same rows. Beside them
 two yardsticks of the same run: the "floor", the plain product ``X @ W`` with the stacked inverse Cholesky factors of
 the known subclasses and the prior, and "plain", a compiled step without any of the algebra
-(:mod:`benchmarks.plain`).
+(:mod:`tests.oracles.plain`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import streams
 from benchmarks.before import DEMO, WARMUP, Tree
-from benchmarks.paper.datasets import load
-from benchmarks.paper.protocol import split
-from benchmarks.plain import plain_step
-from benchmarks.written import ROOT, shown, table, write
+from benchmarks.deciding import train
+from benchmarks.openset.sets import SETTINGS
+from benchmarks.openset.sets import problem as lay_out
+from benchmarks.written import ROOT, Write, shown, table, tell
 from stream_osr import OpenSetRecognizer
-from stream_osr.instances.features import Features
-from stream_osr.model import sampler as sampler
+from stream_osr.model import sampler
 from stream_osr.model.feature_space.whitening import whiten
 from stream_osr.parameters import Parameters, parameters
-from stream_osr.training.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel
 from stream_osr_connectors.files import CsvSource, JsonLinesSink
 from stream_osr_connectors.files.file_run import FileRun, Sinks
+from tests.oracles.plain import plain_step
 
 REPEATS = 3
 SEED = 0
@@ -46,21 +46,13 @@ TOGETHER = 4
 
 
 class Setting(NamedTuple):
-    """A stream: data set, known and unknown classes, principal components, micro-batch."""
+    """A stream: data set at its highest openness, and micro-batch."""
 
     dataset: str
-    n_known: int
-    n_unknown: int
-    pca: int | None
     batch: int
 
 
-STEPS = {
-    "LETTER-256": Setting("LETTER", 10, 16, None, 256),
-    "LETTER-64": Setting("LETTER", 10, 16, None, 64),
-    "USPS-256": Setting("USPS", 5, 5, 39, 256),
-    "USPS-64": Setting("USPS", 5, 5, 39, 64),
-}
+STEPS = {f"{name}-{batch}": Setting(name, batch) for name in ("LETTER", "USPS") for batch in (256, 64)}
 
 
 class Problem(NamedTuple):
@@ -73,19 +65,10 @@ class Problem(NamedTuple):
 
 def problem(setting: Setting, **chosen: Any) -> Problem:
     """Train on the known classes; the test part is the stream."""
-    data = load(setting.dataset)
-    part = split(data.X, data.y, setting.n_known, setting.n_unknown, SEED)
-    number = {label: j for j, label in enumerate(part.known)}
-    group = np.array([number[label] for label in part.y_train.tolist()])
-    p = parameters(seed=SEED, pca=setting.pca, n_jobs=1, **chosen)
-    trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), p)
-    return Problem(trained, whiten(trained.whitening, np.asarray(part.X_test, dtype=float)), p)
-
-
-def median(run: Callable[[], float], repeats: int = REPEATS) -> float:
-    """Median of repeated runs, the first (it may compile) left out."""
-    run()
-    return float(np.median([run() for _ in range(repeats)]))
+    given = lay_out(setting.dataset, None, SEED)
+    p = parameters(seed=SEED, pca=SETTINGS[setting.dataset].pca, n_jobs=1, **chosen)
+    trained = train(given.X_train, given.group, p, given.known)
+    return Problem(trained, whiten(trained.whitening, given.X_test), p)
 
 
 def seat(step: Callable[..., Any], given: Problem, batch: int, window: int) -> float:
@@ -125,7 +108,7 @@ def measure_step(instances: int | None, repeats: int) -> str:
             runs.append([floor, *(seat(sampler.step, given, batch, size) for size in (0, window))])
         floor, bare, windowed = np.median(runs[1:], axis=0).tolist()
         short = given._replace(rows=given.rows[:PLAIN])
-        plain = float(np.median([seat(plain_step, short, batch, 0) for _ in range(2)][1:]))
+        _, plain = (seat(plain_step, short, batch, 0) for _ in range(2))
         rows.append([name, floor, bare, bare / floor, plain / bare, windowed, windowed / floor])
     columns = ("setting", "floor, us", "step, us", "/ floor", "plain / step", "with window, us", "/ floor")
     return table(columns, rows)
@@ -199,30 +182,20 @@ def measure_files(instances: int | None, repeats: int) -> str:
     return table(("stream", "class, us", "files, us", "ratio"), rows)
 
 
-TABLES = {
-    "streams": measure_streams,
-    "step": measure_step,
-    "beginnings": measure_beginnings,
-    "files": measure_files,
-}
+TABLES = {"streams": measure_streams, "step": measure_step, "beginnings": measure_beginnings, "files": measure_files}
 
 
 def main(
     only: Annotated[str, typer.Option(help=f"Some of {', '.join(TABLES)}.")] = ",".join(TABLES),
     instances: Annotated[int | None, typer.Option(help="Of each stream, for a quick look; all if not given.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = REPEATS,
-    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure and print."""
-    names = only.split(",")
-    if not set(names) <= set(TABLES):
-        raise typer.BadParameter(f"expected some of {', '.join(TABLES)}")
-    for name in names:
+    for name in only.split(","):
         with threadpool_limits(1):
             text = TABLES[name](instances, repeats)
-        print(f"{text}\n", flush=True)
-        if into_page:
-            write(name, text)
+        tell(name, text, write)
 
 
 if __name__ == "__main__":

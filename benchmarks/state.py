@@ -16,10 +16,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
-from benchmarks.paper.protocol import split
+from benchmarks.openset.sets import problem
 from benchmarks.tabular import divide, frame
-from benchmarks.written import table, write
+from benchmarks.written import Write, table, tell
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive.files import open_archive
 from stream_osr_connectors.cli import demo
@@ -43,11 +42,10 @@ def demonstration() -> tuple[OpenSetRecognizer, Rows]:
 
 def of_the_paper(name: str) -> tuple[OpenSetRecognizer, Rows]:
     """Train on a data set of the paper at its highest openness."""
-    data = load(name)
-    parts = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][-1], SEED)
+    given = problem(name, None, SEED)
     model = OpenSetRecognizer(seed=SEED)
-    model.learn_many(pd.DataFrame(parts.X_train), parts.y_train.tolist())
-    return model, [dict(enumerate(row)) for row in parts.X_test.tolist()]
+    model.learn_many(pd.DataFrame(given.X_train), [given.known[number] for number in given.group])
+    return model, [dict(enumerate(row)) for row in given.X_test.tolist()]
 
 
 def of_a_table(name: str) -> tuple[OpenSetRecognizer, Rows]:
@@ -100,14 +98,11 @@ def measure(name: str, instances: int) -> list[object]:
 
 def main(
     instances: Annotated[int, typer.Option(help="Instances before the state is taken.")] = 1280,
-    write_: Annotated[bool, typer.Option("--write", help="Write the table into docs/results/speed.md.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure states, and print a table."""
     columns = ["", "state, KB", "schema, %", "to bytes, ms", "from bytes, ms", "same bits after it"]
-    text = table(columns, [measure(name, instances) for name in MODELS])
-    print(text)
-    if write_:
-        write("state", text)
+    tell("state", table(columns, [measure(name, instances) for name in MODELS]), write)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.paper.datasets import load
+from benchmarks.paper.datasets import TABLES, load
+
+__all__ = ["BLOCKS", "TABLES", "Part", "divide", "frame"]
 
 BLOCKS: dict[str, tuple[range, ...]] = {
     "NURSERY": tuple(map(range, (0, 3, 8, 12, 16, 19, 20, 23), (3, 8, 12, 16, 19, 20, 23, 26))),
     "KRKOPT": (range(4), range(5, 13), range(14, 22)),
 }
 """Columns that are one category of the original table each, by the table's name; all others are numbers."""
-
-TABLES = (
-    *("ANNEAL", "BALANCE", "DERMATOLOGY", "DIGITS", "GLASS", "HYPOTHYROID", "KRKOPT", "LED7", "LIBRAS", "NURSERY"),
-    *("PAGEBLOCKS", "SEGMENT", "TEXTURE", "VEHICLE", "VOWEL", "WAVEFORM", "WINE"),
-)
 
 
 def frame(name: str, X: np.ndarray) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,14 +19,13 @@ import typer
 from scipy.ndimage import zoom
 from threadpoolctl import threadpool_limits
 
-from benchmarks.breadth.__main__ import PAGE
+from benchmarks.breadth import PAGE
+from benchmarks.deciding import UNKNOWN, decide, scores
 from benchmarks.paper.datasets import load
-from benchmarks.written import table, write
-from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.evaluation import OpenSetReport, auroc
+from benchmarks.written import Write, table, tell
+from stream_osr import OpenSetRecognizer
 
 SEED = 0
-UNKNOWN = -1
 SIDE, LARGER = 16, 28
 NOISE = 0.1
 STREAM = 3000
@@ -63,18 +62,8 @@ TABLES: dict[str, tuple[Callable[..., Table], tuple[int, ...]]] = {
     "Gaussians, 269 features, 600 rows, 5 classes": (gaussians, (269, 600, 5, STREAM)),
     "Gaussians, 100 features, 300 rows, 5 classes": (gaussians, (100, 300, 5, STREAM)),
 }
-COLUMNS = (
-    "table",
-    "dimensions",
-    "training, s",
-    "memory, GB",
-    "an instance, us",
-    "micro-F",
-    "AUROC",
-    "subclasses",
-    "estimated new classes",
-    "new classes",
-)
+COLUMNS = ["table", "dimensions", "training, s", "memory, GB", "an instance, us", "micro-F", "AUROC", "subclasses"]
+COLUMNS += ["estimated new classes", "new classes"]
 
 
 def measure(name: str) -> tuple[Any, ...]:
@@ -88,38 +77,26 @@ def measure(name: str) -> tuple[Any, ...]:
             model.learn_many(pd.DataFrame(X_train), y_train.tolist())
             report_of = model.freeze()
             trained_in = time.process_time() - begin
-            decisions, cost = decide(model, X[:stream])
-    known, truth = set(y_train.tolist()), y.tolist()
-    report = OpenSetReport(known, UNKNOWN)
-    report.update_many(truth, [each.label for each in decisions])
-    area = auroc(np.array([each.p_unknown for each in decisions]), ~np.isin(y, list(known)))
+            begin = time.process_time()
+            decisions = decide(model, pd.DataFrame(X[:stream]))
+            cost = 1e6 * (time.process_time() - begin) / stream
+    known, truth = sorted(set(y_train.tolist())), y.tolist()
+    found = scores(truth, [each.label for each in decisions], [each.p_unknown for each in decisions], known)
     subclasses = len({each.subclass_id for each in decisions if each.label == UNKNOWN} - {None})
     said = str(model.new_classes().estimate)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    new = len(set(truth) - known)
-    return name, report_of.dimensions, trained_in, memory, cost, report.micro_f, area, subclasses, said, new
+    cells = trained_in, memory, cost, found["micro_f"], found["auroc"], subclasses, said
+    return name, report_of.dimensions, *cells, len(set(truth) - set(known))
 
 
-def decide(model: OpenSetRecognizer, rows: np.ndarray) -> tuple[list[Decision], float]:
-    """Stream rows; what is decided, and processor microseconds an instance."""
-    begin = time.process_time()
-    model.learn_many(pd.DataFrame(rows))
-    model.flush()
-    decisions = list(model.drain())
-    return decisions, 1e6 * (time.process_time() - begin) / len(rows)
-
-
-def main(written: Annotated[bool, typer.Option("--write", help="Into docs/results/breadth.md.")] = False) -> None:
+def main(write: Write = False) -> None:
     """Measure and print."""
     rows = []
     for name in TABLES:
         print("measuring", name, file=sys.stderr)
         with multiprocessing.get_context("spawn").Pool(1) as alone:
             rows.append(alone.apply(measure, (name,)))
-    text = table(COLUMNS, rows)
-    print(text)
-    if written:
-        write("width", text, PAGE)
+    tell("width", table(COLUMNS, rows), write, PAGE)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numba
 import numpy as np
+import typer
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results" / "speed.md"
@@ -34,15 +36,16 @@ def shown(value: object) -> str:
     return f"{value:.{digits}f}"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Make a table of Markdown.
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: bool = False) -> str:
+    """Make a table of Markdown; `right`: all columns but the first are aligned to the right.
 
     >>> print(table(["a", "b"], [["one", 0.5]]))
     | a | b |
     | --- | --- |
     | one | 0.50 |
     """
-    lines = [columns, ["---"] * len(columns), *([shown(cell) for cell in row] for row in rows)]
+    rule = ["---", *["---:" if right else "---"] * (len(columns) - 1)]
+    lines = [columns, rule, *([shown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -70,6 +73,17 @@ def how() -> str:
         f"(`{f'python {name} {command}'.strip()}` at {commit()},\n{platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__})"
     )
+
+
+Write = Annotated[bool, typer.Option("--write", help="Write the table into its page.")]
+"""The option of a command whose table stands on a page."""
+
+
+def tell(name: str, text: str, into_page: bool, page: Path = PAGE) -> None:
+    """Print a text, and write it if it is to be written."""
+    print(text)
+    if into_page:
+        write(name, text, page)
 
 
 def write(name: str, text: str, page: Path = PAGE) -> None:

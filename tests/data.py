@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from benchmarks.paper.datasets import Dataset
 
 
-def need_data(name: str, *, full: bool = False) -> Dataset:
+def need_data(name: str) -> Dataset:
     """The data set, or a skipped test; under continuous integration (``CI=true``) a failed one.
 
     A machine that is there to run the tests must not pass because the data went missing.
@@ -23,7 +23,7 @@ def need_data(name: str, *, full: bool = False) -> Dataset:
 
     _check_tier()
     try:
-        return load(name, full=full)
+        return load(name)
     except DatasetNotFoundError:
         _missing(name)
 

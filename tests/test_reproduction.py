@@ -24,7 +24,7 @@ MEASURED = [("COIL20", OURS), ("COIL20", "OSNN"), *(pytest.param(*each, marks=py
 def test_micro_f_is_what_is_on_record(name, method):
     need_data(name)
     on_record = {Cell.from_record(record): record["micro_f"] for record in gathered(RESULTS)}
-    cells = plan([name], ["high"], [method], [64], SEEDS)
+    cells = plan([name], ["high"], [method], SEEDS)
     records = [record for unit in units(cells) for record in measure(unit)]
     assert [record.get("error") for record in records] == [None] * len(SEEDS)
     expected = np.mean([on_record[cell] for cell in cells])

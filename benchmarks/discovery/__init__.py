@@ -1,5 +1,5 @@
-"""How well what is new is found: one setting a module, each with ``measure`` and ``table``.
+"""How well what is new is found: one setting a module.
 
-A setting's ``measure(seeds)`` yields figures, one dict of plain values for each run; its ``table(figures)`` is
-what is printed of them. A new one is a module here and a line in ``__main__.SETTINGS``.
+``measure(dataset, seed)`` yields figures, one dict of plain values for each run. ``table(runs)`` lays them out. A new
+setting is a module here and a name in ``__main__.SETTINGS``.
 """

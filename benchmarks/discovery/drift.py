@@ -12,23 +12,22 @@ within-class standard deviations, or spread about their mean, at once or evenly 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
-from benchmarks.paper.protocol import Split, split
+from benchmarks.deciding import UNKNOWN, steps, train
+from benchmarks.discovery.streams import BATCH
+from benchmarks.discovery.tables import Runs, Table
+from benchmarks.openset.sets import SETTINGS, Problem, problem
 from stream_osr import ClassDrifted
-from stream_osr.instances.features import Features
 from stream_osr.model.feature_space.whitening import whiten
-from stream_osr.parameters import Parameters, parameters
-from stream_osr.stream import BufferedInstance, close_batch, open_stream
-from stream_osr.training.trained import TrainedModel, train_model
+from stream_osr.parameters import parameters
+from stream_osr.training.trained import TrainedModel
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")
-BATCH = 64
 MOVING = 2
 """Known classes that are moved, one in each stream."""
 SWITCHED_ON = 150
@@ -52,18 +51,6 @@ CHANGES = (
 )
 
 
-def drifts(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> list[ClassDrifted]:
-    """Run rows through a fresh stream."""
-    stream = open_stream(trained, chosen)
-    rows = whiten(trained.whitening, X)
-    out: list[ClassDrifted] = []
-    for begin in range(0, len(rows), BATCH):
-        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + BATCH]]
-        stream, batch = close_batch(trained, stream, arrived, [], chosen)
-        out += [event for event in batch.events if isinstance(event, ClassDrifted)]
-    return out
-
-
 def changed(
     X: np.ndarray, moves: np.ndarray, change: Change, trained: TrainedModel, rng: np.random.Generator
 ) -> np.ndarray:
@@ -80,66 +67,62 @@ def changed(
     return out
 
 
-def switched_on(part: Split, rng: np.random.Generator) -> np.ndarray:
+def switched_on(given: Problem, rng: np.random.Generator) -> np.ndarray:
     """Rows of the known classes, and of one unknown class after the other, each for two of its turns."""
-    known = part.X_test[np.isin(part.y_test, np.array(part.known))]
+    known = given.X_test[given.truth != UNKNOWN]
     places, rows = [np.arange(len(known), dtype=float)], [known]
-    turn = 0.8 * len(known) / len(part.unknown)
-    for number, label in enumerate(part.unknown):
-        of_class = part.X_test[part.y_test == label][:SWITCHED_ON]
+    turn = 0.8 * len(known) / len(given.unknown)
+    for number, label in enumerate(given.unknown):
+        of_class = given.X_test[np.array(given.labels) == label][:SWITCHED_ON]
         start = 0.2 * len(known) + number * turn
         places.append(np.sort(rng.uniform(start, start + 2 * turn, len(of_class))))
         rows.append(of_class)
     return np.concatenate(rows)[np.argsort(np.concatenate(places), kind="stable")]
 
 
-def runs(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each stream of a data set; they share the training."""
-    data = load(dataset)
-    chosen = parameters(seed=seed, pca=PCA_DIMENSIONS.get(dataset), batch_size=BATCH)
-    part = split(data.X, data.y, KNOWN_CLASSES[dataset], UNKNOWN_CLASSES[dataset][-1], seed)
-    number = {label: j for j, label in enumerate(part.known)}
-    group = np.array([number[label] for label in part.y_train.tolist()])
-    labels = tuple(range(len(part.known)))
-    trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, labels, chosen)
-    truth = np.array([number.get(label, -1) for label in part.y_test.tolist()])
-    X, y = part.X_test[truth >= 0], truth[truth >= 0]
-    about = {"dataset": dataset, "seed": seed}
-    for name, rows in (
-        ("closed", X),
-        ("open", part.X_test),
-        ("switched on", switched_on(part, np.random.default_rng(seed))),
-    ):
-        events = drifts(trained, rows, chosen)
-        yield {**about, "stream": name, "instances": len(rows), "false": len(events)}
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of each stream; they share the training."""
+    given = problem(dataset, None, seed)
+    chosen = parameters(seed=seed, pca=SETTINGS[dataset].pca, batch_size=BATCH)
+    trained = train(given.X_train, given.group, chosen)
+
+    def drifts(X: np.ndarray) -> list[ClassDrifted]:
+        batches = steps(trained, whiten(trained.whitening, X), chosen)
+        return [event for _, batch in batches for event in batch.events if isinstance(event, ClassDrifted)]
+
+    X, y = given.X_test[given.truth != UNKNOWN], given.truth[given.truth != UNKNOWN]
+    switched = switched_on(given, np.random.default_rng(seed))
+    for name, rows in (("closed", X), ("open", given.X_test), ("switched on", switched)):
+        yield {"stream": name, "instances": len(rows), "false": len(drifts(rows))}
+    half = len(X) // 2
     for j in range(MOVING):
         for change in CHANGES:
-            rows = changed(X, y == j, change, trained, np.random.default_rng([seed, j]))
-            events = drifts(trained, rows, chosen)
-            right = [event for event in events if event.label == j and event.seq >= len(X) // 2]
-            delay = int((y[len(X) // 2 : right[0].seq + 1] == j).sum()) if right else None
-            false = len(events) - len([event for event in events if event.label == j and event.seq >= len(X) // 2])
-            yield {**about, "stream": str(change), "instances": len(X), "false": false, "delay": delay}
+            events = drifts(changed(X, y == j, change, trained, np.random.default_rng([seed, j])))
+            right = [event for event in events if event.label == j and event.seq >= half]
+            delay = int((y[half : right[0].seq + 1] == j).sum()) if right else None
+            yield {"stream": str(change), "instances": len(X), "false": len(events) - len(right), "delay": delay}
 
 
-def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each data set of this setting that is asked for, and seed."""
-    for dataset in DATASETS:
-        if dataset in datasets:
-            for seed in seeds:
-                yield from runs(dataset, seed)
+def false_in(dataset: str) -> Callable[[Runs], str]:
+    """Make the column of a data set: the mean of false ones in a stream."""
+
+    def cell(runs: Runs) -> str:
+        found = [run["false"] for run in runs if run["dataset"] == dataset]
+        return f"{fmean(found):.2f}" if found else ""
+
+    return cell
 
 
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return what was told, for each kind of stream: false ones for each data set, and changes over all of them."""
-    datasets = list(dict.fromkeys(run["dataset"] for run in figures))
-    lines = [f"{'stream':<20}" + "".join(f"{name:>12}" for name in datasets) + f"{'told':>9}{'delay':>7}"]
-    for name in dict.fromkeys(run["stream"] for run in figures):
-        of_kind = [run for run in figures if run["stream"] == name]
-        false = (fmean(run["false"] for run in of_kind if run["dataset"] == dataset) for dataset in datasets)
-        line = f"{name:<20}" + "".join(f"{value:12.2f}" for value in false)
-        if "delay" in of_kind[0]:
-            delays = [run["delay"] for run in of_kind if run["delay"] is not None]
-            line += f"{len(delays):>4} of {len(of_kind)}" + (f"{median(delays):5.0f}" if delays else "")
-        lines.append(line)
-    return "\n".join([f"{'':<20}false, a stream", *lines])
+def delays(runs: Runs) -> list[int]:
+    """List the delays of the changes that were told."""
+    return [run["delay"] for run in runs if run.get("delay") is not None]
+
+
+table = Table(
+    {
+        **{f"false: {dataset}": false_in(dataset) for dataset in DATASETS},
+        "told": lambda runs: f"{len(delays(runs))} of {len(runs)}" if "delay" in runs[0] else "",
+        "delay": lambda runs: f"{median(found):.0f}" if (found := delays(runs)) else "",
+    },
+    keys=("stream",),
+)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.instances.features import Features
+from benchmarks.deciding import train
 from stream_osr.parameters import parameters
-from stream_osr.training.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel
 
 DIMENSION = 8
 APART = 2.5
@@ -49,5 +49,4 @@ def make(n_new: int, seed: int) -> Gaussians:
     lower = np.linalg.cholesky(covariance)
     y = np.repeat(np.arange(KNOWN), TRAINING_ROWS)
     rows = mean[y] + np.einsum("nab,nb->na", lower[y], rng.normal(size=(len(y), DIMENSION)))
-    trained = train_model(Features(range(DIMENSION)), rows, y, tuple(range(KNOWN)), parameters(seed=seed))
-    return Gaussians(trained, mean, lower)
+    return Gaussians(train(rows, y, parameters(seed=seed)), mean, lower)

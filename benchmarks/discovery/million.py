@@ -22,23 +22,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from benchmarks import written
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
-from benchmarks.discovery.opened import finite
 from benchmarks.discovery.streams import announced
+from benchmarks.discovery.tables import Runs, Table, column, ever, finite
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRecurred, SubclassSplit
 from stream_osr.discovery.event_base import Event
 
-INSTANCES = 1_000_000
-CLASSES = 50
-BETWEEN = 18_500
-STAY = 5_000
-GONE = 60_000
+DATASETS, SEEDS = ("made-up Gaussians",), 1
 SHARE = 0.05
 CHUNK = 20_000
 SETTLED = 200_000
 """From here on memory and time must not grow."""
 ENDS = 10
 """Classes at the beginning and at the end that are compared."""
+WAY = ("seen", "megabytes", "microseconds")
 IN_NONE, OF_KNOWN = -1, -2
 """In place of an emerging subclass: unknown and in none, or called known."""
 
@@ -58,11 +56,11 @@ class Plan(NamedTuple):
         Instances that a class stays, each of two times, and that it is gone.
     """
 
-    instances: int = INSTANCES
-    classes: int = CLASSES
-    between: int = BETWEEN
-    stay: int = STAY
-    gone: int = GONE
+    instances: int = 1_000_000
+    classes: int = 50
+    between: int = 18_500
+    stay: int = 5_000
+    gone: int = 60_000
 
     def visits(self, k: int) -> tuple[int, int]:
         """Return where the k-th new class begins, and where it returns."""
@@ -186,46 +184,41 @@ def false_alarms(passed: Passed, y: np.ndarray) -> int:
     return count
 
 
-def measure(seeds: Sequence[int], datasets: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the figures of a run for each seed."""
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a run."""
     plan = Plan()
-    for seed in seeds:
-        classes = make(plan.classes, seed)
-        y = truth(plan, np.random.default_rng([seed, plan.instances]))
-        passed = run(classes, y, seed)
-        yield {
-            "seed": seed,
-            "seen": passed.seen,
-            "microseconds": passed.microseconds,
-            "megabytes": passed.megabytes,
-            "false": false_alarms(passed, y),
-            "unknown among known": float((passed.named[y < KNOWN] != OF_KNOWN).mean()),
-            "classes": list(fares(plan, passed, y)),
-        }
+    classes = make(plan.classes, seed)
+    y = truth(plan, np.random.default_rng([seed, plan.instances]))
+    passed = run(classes, y, seed)
+    yield {
+        **{name: getattr(passed, name) for name in WAY},
+        "false": false_alarms(passed, y),
+        "unknown among known": float((passed.named[y < KNOWN] != OF_KNOWN).mean()),
+        "classes": list(fares(plan, passed, y)),
+    }
 
 
-def table(figures: Sequence[dict[str, Any]]) -> str:
+def table(runs: Runs) -> str:
     """Return memory and time on the way, and how the first and the last classes fared, for each run."""
-    lines = []
-    for one in figures:
-        lines.append(f"seed {one['seed']}\n{'instances':>10}{'MB':>8}{'us each':>9}")
-        step = max(1, len(one["seen"]) // 10)
-        for at in range(step - 1, len(one["seen"]), step):
-            window = slice(at - step + 1, at + 1)
-            lines.append(
-                f"{one['seen'][at]:10,d}{one['megabytes'][at]:8.1f}{fmean(one['microseconds'][window]):9.1f}"
-            )
-        settled = [mb for seen, mb in zip(one["seen"], one["megabytes"], strict=True) if seen >= SETTLED]
-        lines.append(f"memory from {SETTLED:,} on: largest / smallest {max(settled) / min(settled):.3f}")
-        names = ("late", "recall", "purity", "under old", "announced again", "recurred")
-        lines.append(f"{'classes':<10}" + "".join(f"{name:>17}" for name in names))
+    parts = []
+    for one in runs:
+        way = [(n, f"{mb:.1f}", f"{us:.1f}") for n, mb, us in zip(*(one[name] for name in WAY), strict=True)]
+        settled = [mb for n, mb in zip(one["seen"], one["megabytes"], strict=True) if n >= SETTLED]
         classes = one["classes"]
-        for label, found in ((f"first {ENDS}", classes[:ENDS]), (f"last {ENDS}", classes[-ENDS:]), ("all", classes)):
-            cells = []
-            for name in names:
-                values = [c[name] for c in found if c[name] is not None]
-                cells.append(fmean(values) if values else math.nan)
-            never = sum(c["late"] is None for c in found)
-            lines.append(f"{label:<10}" + "".join(f"{value:17.3f}" for value in cells) + f"  {never} never")
-        lines.append(f"false alarms {one['false']}; known called unknown {one['unknown among known']:.4f}")
-    return "\n".join(lines)
+        groups = {f"first {ENDS}": classes[:ENDS], f"last {ENDS}": classes[-ENDS:], "all": classes}
+        parts += [
+            written.table(["instances", "MB", "us each"], way),
+            f"memory from {SETTLED} on: largest / smallest {max(settled) / min(settled):.3f}",
+            FARED([{"classes": name, **of} for name, found in groups.items() for of in found]),
+            f"false alarms {one['false']}; known called unknown {one['unknown among known']:.4f}",
+        ]
+    return "\n\n".join(parts)
+
+
+def known_mean(values: Sequence[float]) -> float:
+    """Mean of finite figures."""
+    return fmean(found) if (found := [value for value in values if math.isfinite(value)]) else math.nan
+
+
+FIGURES = ("late", "recall", "purity", "under old", "announced again", "recurred")
+FARED = Table({**{name: column(name, known_mean) for name in FIGURES}, "ever": column("late", ever)}, ("classes",))

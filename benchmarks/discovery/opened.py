@@ -10,19 +10,19 @@ subclasses most of whose instances are of a known class are false alarms.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from statistics import fmean, median
+from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.discovery.closed import BATCH, order
-from benchmarks.discovery.streams import FIVE, Problem, listen, prepare, recognizer
+from benchmarks.discovery.closed import order
+from benchmarks.discovery.streams import BATCH, FIVE, Problem, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, column, ever, finite, quantile, within
 
 DATASETS = FIVE
+SEEDS = 6
 ORDERS = 5
-WITHIN = 30
 
 
 def stream(given: Problem, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,46 +31,28 @@ def stream(given: Problem, number: int) -> tuple[np.ndarray, np.ndarray]:
     return given.X[at], given.y[at]
 
 
-def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
-    """Yield, for each data set, training seed and order, how late each new class was announced."""
-    for dataset in datasets:
-        for seed in seeds:
-            given = prepare(dataset, seed)
-            for number in range(ORDERS):
-                heard = listen(recognizer(given, number, batch_size=BATCH), *stream(given, number))
-                times = heard.times
-                yield {
-                    "dataset": dataset,
-                    "seed": seed,
-                    "order": number,
-                    "instances": len(heard.decisions),
-                    "late": {str(label): finite(one.instances) for label, one in times.detections.items()},
-                    "of": {str(label): int((given.y == label).sum()) for label in times.detections},
-                    "emerged": len(heard.emerged),
-                    "false": len(times.false_alarms),
-                }
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield, for each order, how late each new class was announced."""
+    given = prepare(dataset, seed)
+    for number in range(ORDERS):
+        heard = listen(recognizer(given, number, batch_size=BATCH), *stream(given, number))
+        yield {
+            "order": number,
+            "late": {str(label): finite(one.instances) for label, one in heard.times.detections.items()},
+            "emerged": len(heard.emerged),
+            "false": len(heard.times.false_alarms),
+        }
 
 
-def finite(value: float) -> float | None:
-    """Return a number, or what JSON has for infinity: None."""
-    return value if math.isfinite(value) else None
-
-
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return instances until detection (median, 90th percentile), the share detected soon, and what was announced."""
-    lines = [
-        f"{'detection':<14}{'classes':>9}{'median':>8}{'90 %':>7}{f'<= {WITHIN}':>7}{'ever':>7}"
-        f"{'emerged':>9}{'false':>7}"
-    ]
-    cells: dict[str, list[dict[str, Any]]] = {}
-    for one in figures:
-        cells.setdefault(one["dataset"], []).append(one)
-    for label, found in [*cells.items(), ("all", list(figures))]:
-        late = [math.inf if n is None else n for one in found for n in one["late"].values()]
-        soon, ever = fmean(n <= WITHIN for n in late), fmean(map(math.isfinite, late))
-        most = np.quantile(late, 0.9, method="inverted_cdf")
-        emerged, false = fmean(one["emerged"] for one in found), fmean(one["false"] for one in found)
-        lines.append(
-            f"{label:<14}{len(late):9d}{median(late):8.1f}{most:7.0f}{soon:7.3f}{ever:7.3f}{emerged:9.1f}{false:7.2f}"
-        )
-    return "\n".join(lines)
+table = Table(
+    {
+        "classes": column("late", len, "d"),
+        "median delay": column("late", median, ".1f"),
+        "90 %": column("late", quantile(0.9), ".0f"),
+        "within 30": column("late", within(30)),
+        "ever": column("late", ever),
+        "emerged": column("emerged", form=".1f"),
+        "false": column("false", form=".2f"),
+    },
+    total="all",
+)

@@ -9,34 +9,29 @@ Defaults otherwise.
 *Subclasses*: emerged ones alive at the end; those of the four partitions together, global ones, those of the one
 recognizer. *Told*: subclasses announced, global ones and those of the one recognizer. NMI is over all instances of
 unknown classes: each in the subclass that its decision named, or in which that has ended, those taken for known by
-class. What a partition has not announced is a subclass of its own. *Same*: the identities are the same when
-everything is reconciled again, stopped at each tenth of the way, and goes on from what is stored.
+class. What a partition has not announced is a subclass of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import normalized_mutual_info_score
 
-from benchmarks.discovery.closed import BATCH
-from benchmarks.discovery.grouping import IN_NO_SUBCLASS, clusters
-from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
+from benchmarks.discovery.grouping import IN_NO_SUBCLASS, agreement, clusters, ids_of
+from benchmarks.discovery.streams import BATCH, Problem, announced, prepare, recognizer
+from benchmarks.discovery.tables import Table, column
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.discovery.event_base import Event
-from stream_osr.discovery.events import SubclassMerged
-from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
+from stream_osr.discovery.events import Event, SubclassMerged
+from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile
 from stream_osr.stream.local_summaries import SubclassSums, changed_summaries
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
 
 DATASETS = ("PENDIGITS",)
 PARTITIONS = 4
-STOPS = 10
 
 
 class Heard(NamedTuple):
@@ -90,22 +85,7 @@ def ends_in(events: Sequence[Event]) -> dict[int, int]:
 def named(heard: Heard) -> list[int]:
     """Return the subclass that each decision named, or in which it has ended."""
     into = ends_in(heard.events)
-    ids = (IN_NO_SUBCLASS if d.subclass_id is None else d.subclass_id for d in heard.decisions)
-    return [into.get(key, key) for key in ids]
-
-
-def join_all(
-    summaries: Sequence[LocalSummary], given: Problem, stops: Sequence[int] = ()
-) -> tuple[ReconciledSubclasses, int]:
-    """Reconcile; stop at some places, and go on from what a service stores. Return also how many were announced."""
-    known = given.trained.known
-    state, told = ReconciledSubclasses(), 0
-    for at, summary in enumerate(summaries):
-        if at in stops:
-            state = restore(summaries[:at], state.links, state.merged, state.next_id, known.prior)
-        state, changes = reconcile(state, summary, known.prior, known.location)
-        told += len(changes.emerged)
-    return state, told
+    return [into.get(key, key) for key in ids_of(heard.decisions)]
 
 
 def global_clusters(
@@ -126,8 +106,8 @@ def global_clusters(
     return out
 
 
-def run(dataset: str, seed: int) -> dict[str, Any]:
-    """Measure one seed."""
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Run a stream through one recognizer, and dealt out; yield the figures."""
     given = prepare(dataset, seed)
     at = np.random.default_rng([seed, len(given.y)]).permutation(len(given.y))
     X, y = given.X[at], given.y[at]
@@ -136,63 +116,40 @@ def run(dataset: str, seed: int) -> dict[str, Any]:
         listen(recognizer(given, seed_of(seed, Place(dataset, number)), batch_size=len(X) + 1), X[number::PARTITIONS])
         for number in range(PARTITIONS)
     ]
-    return {"dataset": dataset, "seed": seed, **scores(given, y, one, several)}
+    yield scores(given, y, one, several)
 
 
 def scores(given: Problem, y: np.ndarray, one: Heard, several: Sequence[Heard]) -> dict[str, Any]:
     """Compare partitions, reconciled, with one recognizer."""
-    labels = given.trained.labels
+    labels, known = given.trained.labels, given.trained.known
     new = ~np.isin(y, np.array(labels))
-    summaries = in_turn(several)
-    state, told = join_all(summaries, given)
-    again, _ = join_all(summaries, given, [len(summaries) * stop // STOPS for stop in range(STOPS)])
-    alone = global_clusters(several, {}, labels, len(y))
-    joined = global_clusters(several, state.links, labels, len(y))
+    state, told = ReconciledSubclasses(), 0
+    for summary in in_turn(several):
+        state, changes = reconcile(state, summary, known.prior, known.location)
+        told += len(changes.emerged)
+    groups = {
+        "local": global_clusters(several, {}, labels, len(y)),
+        "global": global_clusters(several, state.links, labels, len(y)),
+        "single": clusters(one.decisions, named(one), labels),
+    }
     return {
-        "instances": len(y),
         "local": sum(heard.alive for heard in several),
         "global": len(state.sums),
         "single": one.alive,
-        "summaries": len(summaries),
+        "ratio": len(state.sums) / one.alive,
         "told": told,
         "told by one": len(announced(one.events)),
-        "NMI local": _nmi(y[new], alone[new]),
-        "NMI global": _nmi(y[new], joined[new]),
-        "NMI single": _nmi(y[new], clusters(one.decisions, named(one), labels)[new]),
-        "same": state.links == again.links,
+        **{f"NMI {name}": agreement(y[new], group[new])["NMI"] for name, group in groups.items()},
     }
 
 
-def _nmi(truth: np.ndarray, group: np.ndarray) -> float:
-    return float(normalized_mutual_info_score(truth, group))
-
-
-def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each data set and seed."""
-    for dataset in datasets:
-        for seed in seeds:
-            yield run(dataset, seed)
-
-
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return the figures of each seed, and means; ratio: of the numbers of subclasses."""
-    columns = ("local", "global", "single", "ratio", "told", "by one", "NMI local", "global", "single", "less")
-    lines = [f"{'':<15}" + "".join(f"{name:>10}" for name in columns) + "  same"]
-    for dataset in dict.fromkeys(one["dataset"] for one in figures):
-        found = [one for one in figures if one["dataset"] == dataset]
-        lines += [_line(f"{dataset} {one['seed']}", [one]) for one in found]
-        lines.append(_line(f"{dataset} mean", found))
-    return "\n".join(lines)
-
-
-def _line(label: str, found: Sequence[dict[str, Any]]) -> str:
-    def mean(name: str) -> float:
-        return fmean(one[name] for one in found)
-
-    counts = "".join(f"{mean(name):10.1f}" for name in ("local", "global", "single"))
-    ratio = fmean(one["global"] / one["single"] for one in found)
-    told = "".join(f"{mean(name):10.1f}" for name in ("told", "told by one"))
-    nmi = "".join(f"{mean(name):10.3f}" for name in ("NMI local", "NMI global", "NMI single"))
-    less = mean("NMI single") - mean("NMI global")
-    same = "yes" if all(one["same"] for one in found) else "NO"
-    return f"{label:<15}{counts}{ratio:10.2f}{told}{nmi}{less:10.3f}  {same}"
+table = Table(
+    {
+        **{name: column(name, form=".1f") for name in ("local", "global", "single")},
+        "ratio": column("ratio", form=".2f"),
+        **{name: column(name, form=".1f") for name in ("told", "told by one")},
+        **{f"NMI {name}": column(f"NMI {name}") for name in ("local", "global", "single")},
+    },
+    keys=("dataset", "seed"),
+    total="mean",
+)

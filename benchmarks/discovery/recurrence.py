@@ -16,15 +16,15 @@ subclasses in the second half of the first stretch. New announcements are counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.discovery import gaussians, mixtures
-from benchmarks.discovery.streams import Heard, listen, prepare
-from stream_osr import OpenSetRecognizer
+from benchmarks.discovery.streams import Heard, announced, listen, prepare
+from benchmarks.discovery.tables import Table, column
+from stream_osr import OpenSetRecognizer, SubclassRecurred
 from stream_osr.training.trained import TrainedModel
 
 GONE_FOR = 50_000
@@ -93,8 +93,8 @@ def figures_of(stream: Stretches, heard: Heard) -> dict[str, Any]:
     """Count what was announced in each stretch, and under which subclasses the classes returned."""
     edges = (stream.gone, stream.back, len(stream.y))
     emerged = Counter(int(np.searchsorted(edges, event.seq, side="right")) for event in heard.emerged)
-    after = Counter(type(event).__name__ for event in heard.events if event.seq >= stream.back)
-    old = {key for key, seq in heard.announced.items() if seq < stream.gone}
+    recurred = [event for event in heard.events if isinstance(event, SubclassRecurred) and event.seq >= stream.back]
+    old = {key for key, seq in announced(heard.events).items() if seq < stream.gone}
     of = majorities(heard, stream.y)
     new = ~np.isin(stream.y, np.array(stream.trained.labels))
     known = np.array([decision.label in stream.trained.labels for decision in heard.decisions])
@@ -107,50 +107,30 @@ def figures_of(stream: Stretches, heard: Heard) -> dict[str, Any]:
         "old": len(old),
         "emerged while gone": emerged[1],
         "emerged on return": emerged[2],
-        "recurred": after["SubclassRecurred"],
-        "split on return": after["SubclassSplit"],
+        "recurred": len(recurred),
         "returning": int(returning.sum()),
         "under old": float(named[returning].mean()),
         "under own": float((named & own)[returning].mean()),
         "before": float(named[before].mean()),
         "called known": float(known[returning].mean()),
-        "unknown while gone": 1.0 - float(known[stream.gone : stream.back].mean()),
     }
 
 
-def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each data set and seed."""
-    for dataset in datasets:
-        for seed in seeds:
-            stream = made_up(seed) if dataset == MADE_UP else real(dataset, seed)
-            heard = listen(OpenSetRecognizer.from_trained(stream.trained, seed=seed), stream.X, stream.y)
-            yield {"dataset": dataset, "seed": seed, **figures_of(stream, heard)}
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a stream."""
+    stream = made_up(seed) if dataset == MADE_UP else real(dataset, seed)
+    heard = listen(OpenSetRecognizer.from_trained(stream.trained, seed=seed), stream.X, stream.y)
+    yield figures_of(stream, heard)
 
 
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return means over seeds."""
-    columns = {
-        "old": "old",
-        "emerged while gone": "gone",
-        "emerged on return": "back",
-        "recurred": "recurred",
-        "under old": "<= old",
-        "under own": "<= own",
-        "before": "before",
-        "called known": "known",
-        "unknown while gone": "false",
-    }
-    lines = [f"{'recurrence':<12}{'streams':>8}" + "".join(f"{name:>10}" for name in columns.values())]
-    cells: dict[str, list[dict[str, Any]]] = {}
-    for one in figures:
-        cells.setdefault(one["dataset"], []).append(one)
-    for label, found in cells.items():
-        means = "".join(f"{fmean(one[name] for one in found):10.3f}" for name in columns)
-        lines.append(f"{label:<12}{len(found):8d}{means}")
-    lines.append(
-        "old: announced before they went; gone, back: announced while they were gone, when they were back; recurred: "
-        "events;\n<= old, <= own: share of the returning instances under old subclasses, under those of their class; "
-        "before: share\nunder old ones in the second half of the first stretch; known: share of the returning called "
-        "known;\nfalse: share of the instances between that are called unknown"
-    )
-    return "\n".join(lines)
+COLUMNS = {
+    "old": "old",
+    "emerged while gone": "announced while gone",
+    "emerged on return": "announced on return",
+    "recurred": "recurred",
+    "under old": "returning in old",
+    "under own": "in old of the same class",
+    "before": "before",
+    "called known": "called known",
+}
+table = Table({"streams": len, **{title: column(name) for name, title in COLUMNS.items()}})

@@ -6,15 +6,16 @@ its defaults and is told no label; only its seed varies. Metrics as streamndr ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+from collections.abc import Iterator
 from typing import Any
 
 from river.datasets import synth
 
+from benchmarks.discovery.tables import Runs, Table, column
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import Err, FNew, MNew, Prequential, prequential
+from stream_osr.evaluation import Err, FNew, MNew, prequential
 
+DATASETS = ("RandomRBF",)
 KNOWN = (0, 1)
 TRAINING, STREAM = 1000, 5000
 
@@ -43,28 +44,20 @@ def parts() -> tuple[list[Instance], list[Instance]]:
     return training, stream
 
 
-def run(seed: int) -> Prequential:
-    """Train with the defaults and a seed, and run the stream."""
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Train with the defaults and a seed, run the stream, and yield the figures."""
     training, stream = parts()
     model = OpenSetRecognizer(seed=seed)
     for x, y in training:
         model.learn_one(x, y)
-    return prequential(stream, model, MNew(KNOWN) + FNew(KNOWN) + Err(KNOWN))
+    result = prequential(stream, model, MNew(KNOWN) + FNew(KNOWN) + Err(KNOWN)).as_dict()
+    yield {f"{kind} {m}": value for kind in ("immediate", "final") for m, value in result[kind].items()}
 
 
-def measure(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each seed."""
-    for seed in seeds:
-        result = run(seed).as_dict()
-        yield {"seed": seed} | {f"{kind} {m}": v for kind in ("immediate", "final") for m, v in result[kind].items()}
-
-
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return seeds and their mean, and what others reach."""
+def table(runs: Runs) -> str:
+    """Return the figures of each seed and their mean in per cent, and below the final ones of others."""
     names = [f"{kind} {metric}" for kind in ("immediate", "final") for metric in ("MNew", "FNew", "Err")]
-    lines = [f"{'%':<27}{'immediate':>12}{'final':>24}", f"{'':<27}" + "    MNew    FNew     Err" * 2]
-    rows = [(f"seed {run['seed']}", [run[name] for name in names]) for run in figures]
-    rows.append(("mean", [fmean(run[name] for run in figures) for name in names]))
-    lines += [f"{label:<27}" + "".join(f"{100 * value:8.2f}" for value in values) for label, values in rows]
-    lines += [f"{name:<51}" + "".join(f"{100 * value:8.2f}" for value in values) for name, values in OTHERS.items()]
-    return "\n".join(lines)
+    percent = [{**run, **{name: 100 * run[name] for name in names}} for run in runs]
+    own = Table({name: column(name, form=".2f") for name in names}, keys=("seed",), total="mean")(percent)
+    others = [" ".join((name, *(f"{100 * value:.2f}" for value in values))) for name, values in OTHERS.items()]
+    return "\n".join([own, "", "Final MNew, FNew and Err of others:", *others])

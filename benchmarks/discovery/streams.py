@@ -1,4 +1,4 @@
-"""What the settings share: trained models, the recognizers over them, and what a stream told.
+"""What the settings share: trained models, recognizers, and what a stream told.
 
 Everything goes through the public `OpenSetRecognizer`, defaults untouched but for the number of principal components
 (the protocol's) and what a setting says.
@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.openset.sets import SETTINGS, problem
-from benchmarks.paper.datasets import KNOWN_CLASSES
+from benchmarks import deciding
+from benchmarks.openset.sets import FIVE, SETTINGS, problem
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
-from stream_osr.config import grouped
-from stream_osr.discovery.event_base import Event
+from stream_osr.config import grouped, parameters
+from stream_osr.discovery.events import Event
 from stream_osr.evaluation import TimeToDetection
-from stream_osr.instances.features import Features
-from stream_osr.parameters import parameters
-from stream_osr.training.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel
 
-FIVE = tuple(KNOWN_CLASSES)
-"""The data sets of the paper."""
+__all__ = ["BATCH", "FIVE", "Heard", "Problem", "announced", "listen", "prepare", "recognizer", "train"]
+
+BATCH = 64
+"""Micro-batch of most settings."""
 
 
 class Problem(NamedTuple):
@@ -64,8 +64,7 @@ def train(dataset: str, X: np.ndarray, y: np.ndarray, seed: int) -> TrainedModel
     """Train on rows and labels of the known classes of a data set, with the defaults."""
     labels = tuple(dict.fromkeys(y.tolist()))
     group = np.array([labels.index(label) for label in y.tolist()])
-    chosen = parameters(seed=seed, pca=SETTINGS[dataset].pca)
-    return train_model(Features(range(X.shape[1])), X, group, labels, chosen)
+    return deciding.train(X, group, parameters(seed=seed, pca=SETTINGS[dataset].pca), labels)
 
 
 def prepare(dataset: str, seed: int) -> Problem:
@@ -96,11 +95,6 @@ class Heard(NamedTuple):
     def emerged(self) -> list[SubclassEmerged]:
         """The announcements."""
         return [event for event in self.events if isinstance(event, SubclassEmerged)]
-
-    @property
-    def announced(self) -> dict[int, int]:
-        """Subclasses that are told of, by announcement or as a part split off, and when (``seq``)."""
-        return announced(self.events)
 
 
 def announced(events: Iterable[Any]) -> dict[int, int]:

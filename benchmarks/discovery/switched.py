@@ -12,18 +12,15 @@ no subclass together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from benchmarks.discovery.closed import BATCH
-from benchmarks.discovery.grouping import IN_NO_SUBCLASS, clusters
-from benchmarks.discovery.opened import WITHIN, finite
-from benchmarks.discovery.streams import Heard, Problem, listen, prepare, recognizer
+from benchmarks.discovery.grouping import agreement, clusters, ids_of
+from benchmarks.discovery.streams import BATCH, Heard, announced, listen, prepare, recognizer
+from benchmarks.discovery.tables import Table, column, ever, finite, within
 from stream_osr.evaluation import Purity
 
 DATASETS = ("SHUTTLE", "SATIMAGE", "PENDIGITS", "LETTER")
@@ -32,101 +29,57 @@ LATEST = 0.75
 """No class begins later than this share of the stream."""
 
 
-def begins(number: int) -> np.ndarray:
-    """Return the share of the stream at which each of so many classes begins."""
-    return LATEST * np.arange(1, number + 1) / (number + 1)
-
-
 def lay_out(y: np.ndarray, unknown: Sequence[Any], rng: np.random.Generator) -> np.ndarray:
-    """Return the order of a stream: places in y of its instances.
-
-    Parameters
-    ----------
-    y
-        Class of each row, shape (n,).
-    unknown
-        Classes that are switched on, in this order.
-    rng
-        Of the order.
-    """
+    """Return the order of a stream as places in y, shape (n,); unknown classes are switched on in their order."""
     moment = rng.random(len(y))
-    for label, start in zip(unknown, begins(len(unknown)), strict=True):
-        rows = np.flatnonzero(y == label)
+    for number, label in enumerate(unknown, start=1):
+        rows, start = np.flatnonzero(y == label), LATEST * number / (len(unknown) + 1)
         moment[rows] = start + (1.0 - start) * moment[rows]
         moment[rows[0]] = start
     return np.argsort(moment, kind="stable")
 
 
-def rows_of(given: Problem) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    """Return rows and classes of the test part without rare unknown classes, and the unknown ones that are left."""
-    unknown = [label for label in given.unknown if (given.y == label).sum() >= LEAST_ROWS]
-    kept = given.of_known | np.isin(given.y, np.array(unknown))
-    return given.X[kept], given.y[kept], unknown
-
-
 def scores(heard: Heard, y: np.ndarray, labels: Sequence[Any]) -> dict[str, float]:
     """Return purity, NMI and ARI of the emerging subclasses."""
-    announced = heard.announced
-    purity = Purity()
+    told, purity = announced(heard.events), Purity()
     for decision, label in zip(heard.decisions, y.tolist(), strict=True):
-        if decision.label not in labels and decision.subclass_id in announced:
+        if decision.label not in labels and decision.subclass_id in told:
             purity.update(label, decision.subclass_id)
     new = ~np.isin(y, np.array(labels))
-    named = [IN_NO_SUBCLASS if d.subclass_id is None else d.subclass_id for d in heard.decisions]
-    group = clusters(heard.decisions, named, labels)[new]
-    return {
-        "purity": purity.get(),
-        "NMI": float(normalized_mutual_info_score(y[new], group)),
-        "ARI": float(adjusted_rand_score(y[new], group)),
+    group = clusters(heard.decisions, ids_of(heard.decisions), labels)[new]
+    return {"purity": purity.get(), **agreement(y[new], group)}
+
+
+def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a stream."""
+    given = prepare(dataset, seed)
+    unknown = [label for label in given.unknown if (given.y == label).sum() >= LEAST_ROWS]
+    kept = given.of_known | np.isin(given.y, np.array(unknown))
+    X, y = given.X[kept], given.y[kept]
+    at = lay_out(y, unknown, np.random.default_rng([seed, len(y)]))
+    heard = listen(recognizer(given, seed, batch_size=BATCH), X[at], y[at])
+    found = {str(label): one for label, one in heard.times.detections.items()}
+    yield {
+        "begins": {label: one.first for label, one in found.items()},
+        "late in the class": {label: finite(one.instances) for label, one in found.items()},
+        "late in the stream": {
+            label: None if one.announced is None else one.announced - one.first + 1 for label, one in found.items()
+        },
+        "emerged": len(heard.emerged),
+        "false": len(heard.times.false_alarms),
+        **scores(heard, y[at], given.trained.labels),
     }
 
 
-def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each data set and seed."""
-    for dataset in datasets:
-        for seed in seeds:
-            given = prepare(dataset, seed)
-            X, y, unknown = rows_of(given)
-            at = lay_out(y, unknown, np.random.default_rng([seed, len(y)]))
-            heard = listen(recognizer(given, seed, batch_size=BATCH), X[at], y[at])
-            found = heard.times.detections
-            yield {
-                "dataset": dataset,
-                "seed": seed,
-                "instances": len(y),
-                "begins": {str(label): one.first for label, one in found.items()},
-                "rows": {str(label): int((y == label).sum()) for label in found},
-                "late in the class": {str(label): finite(one.instances) for label, one in found.items()},
-                "late in the stream": {
-                    str(label): None if one.announced is None else one.announced - one.first + 1
-                    for label, one in found.items()
-                },
-                "emerged": len(heard.emerged),
-                "false": len(heard.times.false_alarms),
-                **scores(heard, y[at], given.trained.labels),
-            }
-
-
-def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return medians over classes and seeds of the time to detection, and means over seeds of the rest."""
-    lines = [
-        f"{'switched on':<12}{'classes':>8}{'of stream':>11}{'of class':>10}{f'<= {WITHIN}':>7}{'ever':>7}"
-        f"{'emerged':>9}{'false':>7}{'purity':>8}{'NMI':>7}{'ARI':>7}"
-    ]
-    cells: dict[str, list[dict[str, Any]]] = {}
-    for one in figures:
-        cells.setdefault(one["dataset"], []).append(one)
-    for label, found in cells.items():
-        of_stream = _all(found, "late in the stream")
-        of_class = _all(found, "late in the class")
-        mean = {name: fmean(one[name] for one in found) for name in ("emerged", "false", "purity", "NMI", "ARI")}
-        lines.append(
-            f"{label:<12}{len(of_class):8d}{median(of_stream):11.1f}{median(of_class):10.1f}"
-            f"{fmean(n <= WITHIN for n in of_class):7.3f}{fmean(map(math.isfinite, of_class)):7.3f}"
-            f"{mean['emerged']:9.1f}{mean['false']:7.2f}{mean['purity']:8.3f}{mean['NMI']:7.3f}{mean['ARI']:7.3f}"
-        )
-    return "\n".join(lines)
-
-
-def _all(found: Sequence[dict[str, Any]], name: str) -> list[float]:
-    return [math.inf if n is None else n for one in found for n in one[name].values()]
+table = Table(
+    {
+        "classes": column("late in the class", len, "d"),
+        "median delay, of the stream": column("late in the stream", median, ".1f"),
+        "of the class": column("late in the class", median, ".1f"),
+        "within 30": column("late in the class", within(30)),
+        "ever": column("late in the class", ever),
+        "emerged": column("emerged", form=".1f"),
+        "false": column("false", form=".2f"),
+        **{name: column(name) for name in ("purity", "NMI", "ARI")},
+    }
+)

@@ -19,13 +19,11 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from kafka import KafkaAdminClient
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.discovery.million import resident
-from benchmarks.kafka.ground import ASKED, DEFAULTS, MODELS, PARTITIONS, fill, test_part
-from benchmarks.processor import Meter, Split
+from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
+from benchmarks.kafka.processor import Meter, Split
+from benchmarks.written import table
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka.client.consumers import GroupConsumer
 from stream_osr_connectors.kafka.client.errors import quieten
@@ -67,8 +65,6 @@ class Run(NamedTuple):
         Microseconds of the processor a record, likewise.
     split
         Whose they are.
-    transaction
-        Records in a transaction, on average.
     moments
         How it went.
     """
@@ -76,7 +72,6 @@ class Run(NamedTuple):
     rate: float
     processor: float
     split: Split
-    transaction: float
     moments: list[Moment]
 
 
@@ -120,7 +115,6 @@ class Watch:
             timed / (end.at - begin.at),
             1e6 * (end.processor - begin.processor) / timed,
             Split(*(1e6 * (after - before) / timed for before, after in zip(begin.split, end.split, strict=True))),
-            end.done / self.figures.counts["transactions", None],
             self.moments,
         )
 
@@ -168,7 +162,6 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
             if under_way is not None:
                 transactions.finish(under_way)
             under_way = transactions.begin(messages, offsets, consumer.membership)
-            watch.figures.add("transactions")
         if under_way is not None:
             transactions.finish(under_way)
         watch.figures.add("records", Place(settings.input, 0), len(polled))
@@ -193,14 +186,11 @@ def decision_of_usual_size(
     return usual.value or b"", list(usual.headers)
 
 
-WORKERS = {PASS: pass_through}
-
-
 def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Connection) -> None:
     """Work in a process of its own."""
     quieten()
     watch = Watch(ServiceStats(), records, every, Meter())
-    WORKERS.get(name, serve)(ServiceSettings(**settings), watch)
+    (pass_through if name == PASS else serve)(ServiceSettings(**settings), watch)
     pipe.send(watch.run())
 
 
@@ -218,8 +208,8 @@ class Bench(NamedTuple):
     address: str
     folder: Path
 
-    def run(self, name: str, topic: str, records: int, every: int, **others: Any) -> Run:
-        """Let a worker, in a group and a process of its own, do the records of a topic, with other settings."""
+    def run(self, name: str, topic: str, records: int, every: int) -> Run:
+        """Let a worker, in a group and a process of its own, do the records of a topic."""
         group = uuid.uuid4().hex[:6]
         settings = {
             "model": self.folder / f"{ASKED if name == PASS else name}.osr",
@@ -227,7 +217,6 @@ class Bench(NamedTuple):
             "input": topic,
             "group": group,
             "state": self.folder / f"state-{group}",
-            **others,
         }
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
@@ -243,105 +232,28 @@ class Bench(NamedTuple):
         return run
 
 
-def measure_speed(bench: Bench, records: int, repeats: int) -> dict[str, list[Run]]:
-    """Run the workers in turn, each so many times."""
+def speed(bench: Bench, records: int, repeats: int, known: dict[str, int]) -> str:
+    """Run the workers in turn, each so many times; medians of records a second, and of microseconds a record."""
     topic = fill(bench.address, records)
     runs: dict[str, list[Run]] = {name: [] for name in (PASS, *MODELS)}
     for _ in range(repeats):
         for name, of_its in runs.items():
             of_its.append(bench.run(name, topic, records, 1))
-    return runs
+    rows = []
+    for name, of_its in runs.items():
+        found = [(*run.split, run.processor, run.split.rest / run.split.client) for run in of_its]
+        *times, ratio = np.median(found, axis=0)
+        rate = np.median([run.rate for run in of_its])
+        rows.append([name, known.get(name, ""), f"{rate:.0f}", *(f"{us:.1f}" for us in times), f"{ratio:.2f}"])
+    kinds = [f"{kind} us" for kind in (*Split._fields, "all")]
+    return table(["", "known subclasses", "records/s", *kinds, "rest / client"], rows)
 
 
-def measure_state(bench: Bench, records: int, repeats: int, interval: float) -> dict[str, list[Run]]:
-    """Run a worker with its state in a folder, and with its state in a topic, in turn."""
-    topic, state = fill(bench.address, records), f"state-{uuid.uuid4().hex[:6]}"
-    with KafkaAdminClient(bootstrap_servers=bench.address) as admin:
-        made = {"num_partitions": PARTITIONS, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
-        admin.create_topics({state: made}, wait_for_metadata=True)
-    runs: dict[str, list[Run]] = {"a folder": [], "a topic": []}
-    for _ in range(repeats):
-        for place, each in runs.items():
-            others = {"snapshot_interval": interval} | ({"state_topic": state} if place == "a topic" else {})
-            each.append(bench.run(DEFAULTS, topic, records, 1, **others))
-    return runs
-
-
-def print_state(console: Console, runs: dict[str, list[Run]], interval: float) -> None:
-    """Show the processor time of both."""
-    table = Table(title=f"a worker at the defaults, a snapshot of each partition every {interval:g} s")
-    for column in ("state in", "processor us", "each run", "ratio", "records/s"):
-        table.add_column(column, justify="right")
-    base = np.median([run.processor for run in runs["a folder"]])
-    for place, each in runs.items():
-        own = float(np.median([run.processor for run in each]))
-        one_by_one = " ".join(f"{run.processor:.1f}" for run in each)
-        rate = float(np.median([run.rate for run in each]))
-        table.add_row(place, f"{own:.1f}", one_by_one, f"{own / base:.3f}", f"{rate:.0f}")
-    console.print(table)
-
-
-def summed_up(runs: dict[str, list[Run]]) -> list[dict[str, Any]]:
-    """Median rates, and ratios to the pass-through of the same round."""
-    base = [run.rate for run in runs[PASS]]
-    return [
-        {
-            "worker": name,
-            "rate": float(np.median([run.rate for run in of_its])),
-            "ratio": float(np.median([run.rate / rate for run, rate in zip(of_its, base, strict=True)])),
-            "ratios": [run.rate / rate for run, rate in zip(of_its, base, strict=True)],
-            "processor": float(np.median([run.processor for run in of_its])),
-            **{name: float(np.median([getattr(run.split, name) for run in of_its])) for name in Split._fields},
-            "rest_of_client": float(np.median([run.split.rest / run.split.client for run in of_its])),
-            "transaction": float(np.median([run.transaction for run in of_its])),
-        }
-        for name, of_its in runs.items()
+def memory(bench: Bench, records: int) -> str:
+    """Measure records a second and the resident set on the way through a long stream."""
+    moments = bench.run(ASKED, fill(bench.address, records), records, records // 20).moments
+    rows = [
+        [end.done, f"{(end.done - begin.done) / (end.at - begin.at):.0f}", f"{end.megabytes:.1f}"]
+        for begin, end in pairwise(moments)
     ]
-
-
-def print_speed(console: Console, speed: list[dict[str, Any]], known: dict[str, int]) -> None:
-    """Show the rates."""
-    table = Table(title="records a second, one worker, LETTER (d = 16)")
-    for column in (
-        "",
-        "known subclasses",
-        "records/s",
-        "of the pass-through",
-        "each run",
-        "processor us",
-        "a transaction",
-    ):
-        table.add_column(column, justify="right")
-    for each in speed:
-        table.add_row(
-            each["worker"],
-            str(known.get(each["worker"], "")),
-            f"{each['rate']:.0f}",
-            f"{each['ratio']:.2f}",
-            " ".join(f"{ratio:.2f}" for ratio in each["ratios"]),
-            f"{each['processor']:.1f}",
-            f"{each['transaction']:.0f}",
-        )
-    console.print(table)
-
-
-def print_split(console: Console, speed: list[dict[str, Any]]) -> None:
-    """Show whose processor time it is."""
-    table = Table(title="microseconds of the processor a record")
-    for column in ("", "client", "recognizer", "neither", "all", "neither / client"):
-        table.add_column(column, justify="right")
-    for each in speed:
-        figures = [f"{each[name]:.1f}" for name in (*Split._fields, "processor")]
-        table.add_row(each["worker"], *figures, f"{each['rest_of_client']:.2f}")
-    console.print(table)
-
-
-def print_memory(console: Console, run: Run) -> None:
-    """Show the resident set."""
-    table = Table(title=f"a long stream, {ASKED}")
-    for column in ("records", "records/s", "resident MB"):
-        table.add_column(column, justify="right")
-    for begin, end in pairwise(run.moments):
-        rate = (end.done - begin.done) / (end.at - begin.at)
-        table.add_row(str(end.done), f"{rate:.0f}", f"{end.megabytes:.1f}")
-    console.print(table)
+    return table(["records", "records/s", "resident MB"], rows)

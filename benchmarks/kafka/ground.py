@@ -14,7 +14,7 @@ import pandas as pd
 from kafka import KafkaAdminClient, KafkaProducer
 
 from benchmarks.paper.datasets import load
-from benchmarks.paper.protocol import split
+from benchmarks.paper.protocol import Split, split
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr_connectors.kafka.run.topics import SPARE_BYTES, USUAL_BYTES
@@ -33,23 +33,29 @@ JARS = Path(".pytest_cache/d/kafka-jars")
 """Where the tests keep the broker's jars."""
 
 
+def letter() -> Split:
+    """Divide LETTER."""
+    data = load("LETTER")
+    return split(data.X, data.y, *CLASSES, SEED)
+
+
+def frame(X: np.ndarray) -> pd.DataFrame:
+    """Name the features of rows."""
+    return pd.DataFrame(X).add_prefix("x")
+
+
 def test_part() -> pd.DataFrame:
     """Instances of the known and of the unknown classes, in random order."""
-    data = load("LETTER")
-    part = split(data.X, data.y, *CLASSES, SEED)
-    order = np.random.default_rng(SEED).permutation(len(part.X_test))
-    return pd.DataFrame(part.X_test[order], columns=[f"x{j}" for j in range(part.X_test.shape[1])])
+    X = letter().X_test
+    return frame(X[np.random.default_rng(SEED).permutation(len(X))])
 
 
 def train(folder: Path) -> dict[str, int]:
     """Train the models into a folder; return their numbers of known subclasses (of the first chain)."""
-    data = load("LETTER")
-    part = split(data.X, data.y, *CLASSES, SEED)
-    X = pd.DataFrame(part.X_train, columns=[f"x{j}" for j in range(part.X_train.shape[1])])
-    known = {}
+    part, known = letter(), {}
     for name, arguments in MODELS.items():
         model = OpenSetRecognizer(**grouped(seed=SEED, **arguments))
-        model.learn_many(X, part.y_train)
+        model.learn_many(frame(part.X_train), part.y_train)
         model.freeze()
         model.save(folder / f"{name}.osr")
         known[name] = len(model.trained.known.ids)

@@ -9,7 +9,7 @@ moment when its decision was read: on one machine, by one clock. Decisions of so
 little of the processor.
 
 Broker, producer and consumer share the machine with the workers: with as many workers as there are cores none is free
-for them. A row says how many records a second were sent in fact, and how many were left at the end.
+for them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from contextlib import contextmanager
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import numpy as np
 import yaml
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.kafka.ground import DEFAULTS, make_topics, send, values
+from benchmarks.written import table
 from stream_osr_connectors.kafka.client.admin import TopicAdmin
 from stream_osr_connectors.kafka.client.interface import ClientError
 from stream_osr_connectors.kafka.places import Place
@@ -71,60 +69,6 @@ TICK = 0.005
 
 TICKS = os.sysconf("SC_CLK_TCK")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-class Asked(NamedTuple):
-    """What is measured: records of the backlog, partitions of the input, seconds of each measurement of latency."""
-
-    records: int
-    partitions: int
-    seconds: float
-
-
-class Latency(NamedTuple):
-    """Latency at a rate.
-
-    Attributes
-    ----------
-    share
-        Of the capacity.
-    sent
-        Records a second, in fact.
-    p50, p99
-        Quantiles in seconds.
-    sample
-        How many decisions they are of.
-    left
-        Records that were not committed when the last one was sent.
-    """
-
-    share: float
-    sent: float
-    p50: float
-    p99: float
-    sample: int
-    left: int
-
-
-class Row(NamedTuple):
-    """What was measured with a number of workers.
-
-    Attributes
-    ----------
-    workers
-        How many.
-    rate
-        Records a second.
-    processor
-        Microseconds of the processor a record, of all processes of the service.
-    latencies
-        At shares of the rate.
-    """
-
-    workers: int
-    rate: float
-    processor: float
-    latencies: list[Latency]
 
 
 class Running:
@@ -272,7 +216,7 @@ def work_off(service: Running, records: int) -> tuple[float, float]:
 
 
 def pace(address: str, topic: str, partitions: int, rate: float, seconds: float, pipe: Connection) -> None:
-    """Send records, each when it is due, which is its timestamp; say how many a second there were."""
+    """Send records, each when it is due, which is its timestamp; say when the first one was."""
     contents = cycle(list(values(DISTINCT)))
     producer = KafkaProducer(bootstrap_servers=address, linger_ms=2, batch_size=1 << 16)
     sent, begun, wanted = 0, time.time() + 0.5, int(rate * seconds)
@@ -286,12 +230,12 @@ def pace(address: str, topic: str, partitions: int, rate: float, seconds: float,
         sent = max(sent, due)
         time.sleep(TICK)
     producer.flush()
-    pipe.send((sent / (time.time() - begun), begun))
+    pipe.send(begun)
     producer.close()
 
 
-def latency_at(service: Running, share: float, capacity: float, seconds: float) -> Latency:
-    """Measure the latency at a share of the capacity."""
+def latency_at(service: Running, rate: float, seconds: float) -> str:
+    """Measure the latency at a rate; its median and 99 % quantile in milliseconds."""
     consumer = KafkaConsumer(
         bootstrap_servers=service.address, isolation_level="read_committed", enable_auto_commit=False, group_id=None
     )
@@ -302,7 +246,7 @@ def latency_at(service: Running, share: float, capacity: float, seconds: float) 
         consumer.position(place)
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    asked = service.address, service.topic, service.partitions, share * capacity, seconds, there
+    asked = service.address, service.topic, service.partitions, rate, seconds, there
     producer = context.Process(target=pace, args=asked)
     producer.start()
     seen: list[tuple[float, float]] = []  # the moment when it was due, and its latency
@@ -314,8 +258,7 @@ def latency_at(service: Running, share: float, capacity: float, seconds: float) 
 
     while not here.poll():
         read()
-    left = service.left()
-    rate, begun = here.recv()
+    begun = here.recv()
     producer.join()
 
     def done() -> bool:
@@ -325,51 +268,18 @@ def latency_at(service: Running, share: float, capacity: float, seconds: float) 
     service.wait(done, "decided what was sent")
     read()
     consumer.close()
-    found = np.array([latency for due, latency in seen if due >= begun + WARM * seconds])
-    p50, p99 = np.quantile(found, [0.5, 0.99]).tolist()
-    return Latency(share, rate, p50, p99, len(found), left)
+    found = [latency for due, latency in seen if due >= begun + WARM * seconds]
+    return " / ".join(f"{1000 * each:.0f}" for each in np.quantile(found, [0.5, 0.99]))
 
 
-# What is shown.
-
-
-def measure(console: Console, address: str, folder: Path, counts: Sequence[int], asked: Asked) -> dict[str, Any]:
-    """Measure each number of workers, and show what was found."""
+def measure(address: str, folder: Path, counts: Sequence[int], records: int, partitions: int, seconds: float) -> str:
+    """Measure each number of workers: capacity, processor time, and latencies at shares of the capacity."""
     rows = []
     for count in counts:
-        with running(address, folder, count, asked.partitions) as service:
-            rate, processor = work_off(service, asked.records)
-            latencies = [latency_at(service, share, rate, asked.seconds) for share in SHARES]
-        rows.append(Row(count, rate, processor, latencies))
-    load = os.getloadavg()
-    show(console, rows, f"{asked.partitions} partitions, {os.cpu_count()} cores, load average {load[0]:.1f}")
-    told = [{**row._asdict(), "latencies": [each._asdict() for each in row.latencies]} for row in rows]
-    return {"partitions": asked.partitions, "cores": os.cpu_count(), "load_average": load[0], "workers": told}
-
-
-def show(console: Console, rows: Sequence[Row], about: str) -> None:
-    """Show what was found: throughput, and latencies."""
-    table = Table(title=f"a backlog, {about}")
-    for column in ("workers", "records/s", "of the first row", "processor us", "of the first row"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        ratios = row.rate / rows[0].rate, row.processor / rows[0].processor
-        table.add_row(
-            str(row.workers), f"{row.rate:.0f}", f"{ratios[0]:.2f}", f"{row.processor:.1f}", f"{ratios[1]:.2f}"
-        )
-    console.print(table)
-    table = Table(title="latency, from when a record is due to its decision in sight")
-    for column in ("workers", "of capacity", "sent/s", "p50 ms", "p99 ms", "decisions", "left at the end"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        for its in row.latencies:
-            table.add_row(
-                str(row.workers),
-                f"{its.share:.2f}",
-                f"{its.sent:.0f}",
-                f"{1000 * its.p50:.0f}",
-                f"{1000 * its.p99:.0f}",
-                str(its.sample),
-                str(its.left),
-            )
-    console.print(table)
+        with running(address, folder, count, partitions) as service:
+            rate, processor = work_off(service, records)
+            latencies = [latency_at(service, share * rate, seconds) for share in SHARES]
+        rows.append([count, f"{rate:.0f}", f"{processor:.0f}", *latencies])
+    heads = ["workers", "records/s", "processor us a record", *(f"p50 / p99 ms at {share:.0%}" for share in SHARES)]
+    about = f"{partitions} partitions, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}"
+    return f"{table(heads, rows)}\n\n{about}"

@@ -1,7 +1,7 @@
 """A benchmark of open-set recognition: sets, openness, methods, seeds, by the paper's protocol.
 
-``sets`` and ``cells`` say what is measured, ``methods`` what it is measured with (a file each; ``tuned`` chooses the
-parameters of those that have no scheme of their own), ``seeds`` which splits may be tuned on and which are reported;
-``running`` does it, and ``results`` keeps what was found. ``tables``, ``figures`` and ``summary`` are drawn from that
-file alone, ``statistics`` and ``comparing`` say what may be claimed. ``python -m benchmarks.openset`` is the command.
+``sets`` and ``cells`` define what is measured, and ``cells`` measures it and reads it again. ``methods`` are what it
+is measured with (``tuned`` chooses the parameters of those that have no scheme of their own). ``tables``, ``figures``
+and ``summary`` are made from the results file alone. ``summary`` names the seeds that may be tuned on and those that
+are reported, and ``statistics`` gives intervals and p-values. ``python -m benchmarks.openset`` is the command.
 """

@@ -10,21 +10,24 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from sklearn.isotonic import isotonic_regression
 
 from benchmarks.openset.cells import Cell
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
-from benchmarks.openset.results import Record
 from benchmarks.openset.sets import LEVELS, SETTINGS
-from benchmarks.openset.tables import Row, row_of
+from benchmarks.openset.tables import Row
+from benchmarks.records import Record
 
 INK = "#1a1a1a"
 OURS_COLOUR = "#d55e00"
 OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#6a51a3", "#7f7f7f")
 """Okabe and Ito's palette, which the colour-blind can tell apart; its yellow darkened to be read on white."""
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)))
+NAMES = ["0", "0.5", "1"]
+"""Ticks of shares."""
 MARKERS = "osD^vPX<>*hd"
 
-PLAIN = {"decision_delay": 0, "epsilon": None, "test_share": 1.0}
+PLAIN = {"decision_delay": 0, "test_share": 1.0}
 LEFT_OUT = {*GROUPS["stream"], *GROUPS["baselines"]} - {OURS}
 """Ablations and baselines, whose lines would lie over those of the methods."""
 
@@ -68,20 +71,20 @@ def openness_figure(name: str, records: Sequence[Record]) -> Figure | None:
     lines: dict[Row, dict[float, list[float]]] = {}
     for record in records:
         cell = Cell.from_record(record)
-        if cell.method != OURS or cell.batch_size in (64, "full"):
-            lines.setdefault(row_of(cell), {}).setdefault(100 * cell.openness, []).append(record["micro_f"])
+        lines.setdefault(Row.of(cell), {}).setdefault(100 * cell.openness, []).append(record["micro_f"])
     lines = {row: points for row, points in lines.items() if len(points) > 1}
     if not lines:
         return None
     rows = sorted(lines, key=lambda row: row.order)
     ends = {row: float(np.mean(lines[row][max(lines[row])])) for row in rows}
-    figure, axes = _canvas(7.2, 4.6)
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    axes = figure.subplots()
     span = max(x for points in lines.values() for x in points)
     others = [row for row in rows if row.method != OURS]
     for row in reversed(rows):  # ours on top
         x = np.array(sorted(lines[row]))
         offset = 0.0 if row.method == OURS else 0.004 * span * (others.index(row) - len(others) / 2)
-        mean, deviation = _mean_and_deviation([lines[row][value] for value in x])
+        mean, deviation = mean_and_deviation([lines[row][value] for value in x])
         axes.errorbar(x + offset, mean, deviation, capsize=2, elinewidth=0.8, **_look(row, others))
     axes.set(xlabel="openness, %", ylabel="micro-F", title=f"{name}: micro-F against openness")
     levels = {x for points in lines.values() for x in points}
@@ -99,7 +102,7 @@ def reliability_figure(records: Sequence[Record]) -> Figure | None:
     found: dict[str, dict[str, list[Record]]] = {}
     for record in records:
         cell = Cell.from_record(record)
-        if "reliability" in record and cell.batch_size == 64 and cell.n_unknown:
+        if "reliability" in record and cell.n_unknown:
             found.setdefault(cell.dataset, {}).setdefault(cell.level, []).append(record)
     if not found:
         return None
@@ -123,9 +126,8 @@ def reliability_figure(records: Sequence[Record]) -> Figure | None:
             text = f"{level} openness: ECE {error:.3f}"
             axes.text(0.98, 0.04 + 0.09 * number, text, transform=axes.transAxes, ha="right", fontsize=7.5,
                       color=look["color"])  # fmt: skip
-        axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        ticks = {"xticks": [0, 0.5, 1], "yticks": [0, 0.5, 1], "xticklabels": NAMES, "yticklabels": NAMES}
+        axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", **ticks)
         axes.tick_params(labelbottom=True)
     figure.supxlabel("predicted probability of being unknown", fontsize=9)
     figure.supylabel("share that is unknown", fontsize=9)
@@ -152,33 +154,17 @@ def _pooled(curves: Sequence[dict[str, list[float]]], n_bins: int = 15) -> tuple
 def _look(row: Row, others: Sequence[Row]) -> dict[str, Any]:
     """Choose colour, dash and marker of a method: ours thick and in a colour of its own."""
     if row.method == OURS:
-        full = row.batch_size == "full"
-        return {
-            "color": OURS_COLOUR,
-            "ls": DASHES[1] if full else DASHES[0],
-            "lw": 2.6,
-            "marker": "o",
-            "ms": 6,
-            "mfc": "white" if full else OURS_COLOUR,
-            "zorder": 10,
-        }
+        return {"color": OURS_COLOUR, "ls": DASHES[0], "lw": 2.6, "marker": "o", "ms": 6, "zorder": 10}
     at = others.index(row)
     colour = INK if row.method in GROUPS["cocluster"] else OTHERS[at % len(OTHERS)]
-    return {
-        "color": colour,
-        "ls": DASHES[(at // len(OTHERS)) % len(DASHES)] if ENTRIES[row.method].kind == "each" else DASHES[2],
-        "lw": 1.1,
-        "marker": MARKERS[1 + at % (len(MARKERS) - 1)],
-        "ms": 4,
-        "zorder": 3,
-    }
+    dash = DASHES[(at // len(OTHERS)) % len(DASHES)] if ENTRIES[row.method].kind == "each" else DASHES[2]
+    marker = MARKERS[1 + at % (len(MARKERS) - 1)]
+    return {"color": colour, "ls": dash, "lw": 1.1, "marker": marker, "ms": 4, "zorder": 3}
 
 
 def _label_ends(axes: Axes, labels: Iterable[tuple[float, str, str, bool]]) -> None:
     """Name the lines at their right ends, apart enough to be read, each with a hair to its line."""
     ordered = sorted(labels, key=lambda label: label[0])
-    if not ordered:
-        return
     low, high = axes.get_ylim()
     gap = 0.047 * (high - low) * 4.6 / axes.figure.get_figheight()
     wanted = np.array([y for y, *_ in ordered])
@@ -186,46 +172,27 @@ def _label_ends(axes: Axes, labels: Iterable[tuple[float, str, str, bool]]) -> N
     right = axes.get_xlim()[1]
     span = right - axes.get_xlim()[0]
     for (y, text, colour, ours), place in zip(ordered, places, strict=True):
-        axes.annotate(
-            text,
-            xy=(right - 0.02 * span, y),
-            xytext=(right + 0.045 * span, place),
-            va="center",
-            fontsize=8.5,
-            fontweight="bold" if ours else "normal",
-            color=colour,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0,
-                        "relpos": (0, 0.5)},
-        )  # fmt: skip
+        hair = {"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0}
+        font = {"fontsize": 8.5, "fontweight": "bold" if ours else "normal", "color": colour, "va": "center"}
+        ends = {"xy": (right - 0.02 * span, y), "xytext": (right + 0.045 * span, place), "annotation_clip": False}
+        axes.annotate(text, **ends, **font, arrowprops={**hair, "relpos": (0, 0.5)})
 
 
 def _apart(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """Move sorted places as little as possible so that neighbours are a gap apart (pool adjacent violators)."""
-    shifted = wanted - gap * np.arange(len(wanted))
-    groups: list[list[float]] = []
-    for value in shifted:
-        groups.append([value])
-        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
-            last = groups.pop()
-            groups[-1].extend(last)
-    flat = np.concatenate([np.full(len(group), np.mean(group)) for group in groups])
-    return np.clip(flat, low, high - gap * (len(wanted) - 1)) + gap * np.arange(len(wanted))
+    """Move sorted places as little as possible so that neighbours are a gap apart."""
+    steps = gap * np.arange(len(wanted))
+    return np.clip(isotonic_regression(wanted - steps), low, high - steps[-1]) + steps
 
 
-def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _mean_and_deviation(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_deviation(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of each sequence, and its standard deviation (0 of a single value)."""
     deviations = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
     return np.array([np.mean(v) for v in values]), np.array(deviations)
 
 
-def _note_seeds(figure: Figure, counts: Sequence[int], more: str = "") -> None:
+def _note_seeds(figure: Figure, counts: Sequence[int]) -> None:
     n = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    text = f"{n} seed{'s' if max(counts) > 1 else ''}; bars: standard deviation" + (f"; {more}" if more else "")
+    text = f"{n} seed{'s' if max(counts) > 1 else ''}; bars: standard deviation"
     engine = figure.get_layout_engine()
     if engine is not None:
         strip = 0.16 / figure.get_figheight()  # kept free at the bottom

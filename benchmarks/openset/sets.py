@@ -1,8 +1,7 @@
 """The data sets, how each is divided into training part and test part, and at which openness it is measured.
 
-The five sets of the paper, and two more, by the paper's protocol; the tables of `benchmarks.breadth` by theirs, half
-of the classes known. With one seed the training part is the same whatever the openness, and a smaller test part is
-the larger one with instances left out.
+The five sets of the paper, and two more, by the paper's protocol. With one seed the training part is the same for all
+levels of openness, and a smaller test part is the larger one with instances left out.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from benchmarks.openset.methods.base import UNKNOWN
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import split
-from benchmarks.tabular import TABLES, divide
 
 Level = Literal["closed", "medium", "high"]
 LEVELS: tuple[Level, ...] = ("closed", "medium", "high")
@@ -29,9 +27,9 @@ class Setting(NamedTuple):
     Attributes
     ----------
     n_known
-        Number of known classes; None: half of them (`benchmarks.breadth`).
+        Number of known classes.
     n_unknown
-        Number of unknown classes at each named level of openness; None: all that are not known.
+        Number of unknown classes at each named level of openness.
     curve
         Numbers of unknown classes that draw micro-F against openness.
     pca
@@ -40,8 +38,8 @@ class Setting(NamedTuple):
         The known classes, where they are not drawn from the seed.
     """
 
-    n_known: int | None
-    n_unknown: dict[Level, int | None]
+    n_known: int
+    n_unknown: dict[Level, int]
     curve: tuple[int, ...] = ()
     pca: int | None = None
     known: tuple[int, ...] | None = None
@@ -71,7 +69,6 @@ SETTINGS: dict[str, Setting] = {
     },
     "SATIMAGE": Setting(3, {"closed": 0, "high": 3}),
     "SHUTTLE": Setting(3, {"closed": 0, "high": 4}, known=(1, 4, 5)),  # its three most frequent classes
-    **{name: Setting(None, {"high": None}) for name in TABLES},
 }
 
 
@@ -128,21 +125,15 @@ def problem(
         The known classes, where they are not to be drawn (the paper's tables).
     """
     setting = SETTINGS[dataset]
-    part: Any
-    if setting.n_known is None:
-        part = divide(dataset, seed)
-        unknown = tuple(sorted(set(part.y_test.tolist()) - set(part.known)))
-    else:
-        data = load(dataset)
-        n = len(np.unique(data.y)) - setting.n_known if n_unknown is None else n_unknown
-        part = split(data.X, data.y, setting.n_known, n, seed, known=known or setting.known)
-        unknown = part.unknown
+    data = load(dataset)
+    n = len(np.unique(data.y)) - setting.n_known if n_unknown is None else n_unknown
+    part = split(data.X, data.y, setting.n_known, n, seed, known=known or setting.known)
     number = {label: j for j, label in enumerate(part.known)}
     group = np.array([number[label] for label in part.y_train.tolist()])
     kept = np.sort(np.concatenate([np.flatnonzero(group == j)[:MAX_TRAINING] for j in range(len(number))]))
     labels = part.y_test.tolist()
     truth = np.array([number.get(label, UNKNOWN) for label in labels])
-    whole = Problem(part.X_train[kept], group[kept], part.X_test, truth, labels, tuple(part.known), unknown)
+    whole = Problem(part.X_train[kept], group[kept], part.X_test, truth, labels, part.known, part.unknown)
     if share == 1.0:
         return whole
     chosen = np.random.default_rng((seed, 2)).permutation(len(labels))[: round(share * len(labels))]

@@ -1,29 +1,25 @@
 """What may be said of figures that were measured with several seeds: intervals, paired differences, p-values.
 
+`compare` makes one table of ours against the others, with a row for every method on record. The caller decides which
+seeds belong into a table (`summary.REPORTING`), by the records that it hands over.
+
 The seeds of a table draw their training and test parts from *one* data set, and the parts of two seeds overlap. Their
 figures vary less than those of new data would: an interval of Student's t over seeds says how well the mean of such
-divisions is known, and is too narrow as a claim about other data of the kind. With `test_to_train` the interval is
-Nadeau and Bengio's corrected one [1]_, whose variance is ``(1/n + n_test/n_train) s²`` where the plain one has
-``s²/n``; it does not shrink to nothing with more seeds.
-
-.. [1] C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine Learning 52, 2003.
+divisions is known, and is too narrow as a claim about other data of the kind.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-LARGEST_EXACT = 15
-"""Differences up to which all patterns of signs are tried."""
-
-N_DRAWN = 99_999
-"""Patterns of signs that are drawn where there are more than can be tried."""
+LOWER_IS_BETTER = frozenset({"fpr95", "ece", "train_seconds", "us_per_instance"})
+"""Measures of which less is better; of all others more is."""
 
 ROUNDING = 1e-12
 """Sums of differences closer than this share of their largest possible value are one and the same."""
@@ -48,7 +44,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def mean_interval(values: Iterable[float], level: float = 0.95, test_to_train: float = 0.0) -> Interval:
+def mean_interval(values: Iterable[float], level: float = 0.95) -> Interval:
     """Mean over seeds and its interval by Student's t.
 
     Parameters
@@ -57,44 +53,24 @@ def mean_interval(values: Iterable[float], level: float = 0.95, test_to_train: f
         A figure, once a seed.
     level
         Share of such intervals that hold the mean, in (0, 1).
-    test_to_train
-        Size of the test part by that of the training part: the interval is Nadeau and Bengio's. 0: the plain one,
-        as if the divisions did not overlap.
 
     Returns
     -------
     Interval
         Of width 0 if all values are equal.
 
-    Raises
-    ------
-    ValueError
-        If a value is not finite, the level not between 0 and 1, or the ratio negative.
-
     Examples
     --------
     >>> n, mean, low, high = mean_interval([0.80, 0.82, 0.84])
     >>> n, round(mean, 3), round(low, 3), round(high, 3)
     (3, 0.82, 0.77, 0.87)
-
-    Where the test part is a ninth of the training part, and is drawn anew for every seed:
-
-    >>> corrected = mean_interval([0.80, 0.82, 0.84], test_to_train=1 / 9)
-    >>> round(corrected.low, 3), round(corrected.high, 3)
-    (0.763, 0.877)
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level:g}: expected a share above 0 and below 1")
-    if not 0 <= test_to_train < math.inf:
-        raise ValueError(f"test_to_train is {test_to_train:g}: expected the size of one part by that of another")
     x = np.array(list(values), dtype=np.float64)
-    if not np.isfinite(x).all():
-        raise ValueError(f"value {int(np.argmin(np.isfinite(x)))} is {x[~np.isfinite(x)][0]}: leave the seed out")
     n = len(x)
     if n < 2:
         return Interval(n, float(x[0]) if n else math.nan, math.nan, math.nan)
     mean = float(x.mean())
-    reach = float(stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) * math.sqrt(1 / n + test_to_train))
+    reach = float(stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
     return Interval(n, mean, mean - reach, mean + reach)
 
 
@@ -125,31 +101,23 @@ class Paired(NamedTuple):
     p: float
 
 
-def paired(
-    ours: Mapping[int, float], theirs: Mapping[int, float], level: float = 0.95, test_to_train: float = 0.0
-) -> Paired:
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float], level: float = 0.95) -> Paired:
     """Compare two methods over the seeds that both were measured with.
 
     The interval takes the seeds for independent, and so does the p-value: both speak of divisions of this data set.
-    Neither is a claim about other data, for which the divisions overlap too much; `test_to_train` widens the
-    interval accordingly, and leaves the p-value as it is.
+    Neither is a claim about other data, for which the divisions overlap too much.
 
     Parameters
     ----------
     ours, theirs
         The figure by seed.
-    level, test_to_train
+    level
         As for `mean_interval`.
 
     Returns
     -------
     Paired
         Mean, interval and p-value are nan where there is no seed, or none but one, to tell them from.
-
-    Raises
-    ------
-    ValueError
-        As `mean_interval` does.
 
     Examples
     --------
@@ -161,7 +129,7 @@ def paired(
     """
     both = sorted(ours.keys() & theirs.keys())
     differences = np.array([ours[seed] - theirs[seed] for seed in both])
-    n, mean, low, high = mean_interval(differences, level, test_to_train)
+    n, mean, low, high = mean_interval(differences, level)
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
     return Paired(n, len(ours.keys() ^ theirs.keys()), mean, low, high, wins, losses, sign_flip(differences))
 
@@ -169,9 +137,7 @@ def paired(
 def sign_flip(differences: ArrayLike) -> float:
     """Two-sided p-value of a mean difference: how often signs thrown by a coin give one as far from zero.
 
-    All ``2^n`` patterns of signs are tried up to `LARGEST_EXACT` differences; of more, `N_DRAWN` patterns are drawn,
-    always the same ones, and the pattern that was found is counted among them, so that the p-value is never 0. With
-    `n` differences it is at least ``2^(1 - n)``: of five seeds, none is below 0.0625.
+    All ``2^n`` patterns of signs are tried. With `n` differences the p-value is at least ``2^(1 - n)``.
 
     Parameters
     ----------
@@ -196,11 +162,8 @@ def sign_flip(differences: ArrayLike) -> float:
     if not len(d):
         return math.nan
     least = abs(d.sum()) - ROUNDING * np.abs(d).sum()
-    if len(d) <= LARGEST_EXACT:
-        patterns = np.arange(2 ** len(d))[:, None] >> np.arange(len(d)) & 1
-        return float((np.abs((2 * patterns - 1) @ d) >= least).mean())
-    drawn = np.random.default_rng(0).integers(0, 2, size=(N_DRAWN, len(d)), dtype=np.int8)
-    return float(((np.abs((2 * drawn - 1) @ d) >= least).sum() + 1) / (N_DRAWN + 1))
+    patterns = np.arange(2 ** len(d))[:, None] >> np.arange(len(d)) & 1
+    return float((np.abs((2 * patterns - 1) @ d) >= least).mean())
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -219,11 +182,6 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     array of shape (m,)
         In the order given.
 
-    Raises
-    ------
-    ValueError
-        If one is below 0 or above 1.
-
     References
     ----------
     .. [1] S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6,
@@ -235,9 +193,92 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     [0.03, 0.06, 0.06, 0.02]
     """
     p = np.asarray(p_values, dtype=np.float64)
-    if ((p < 0) | (p > 1)).any():
-        raise ValueError(f"p_values hold {p[(p < 0) | (p > 1)][0]:g}: expected probabilities between 0 and 1")
     order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]  # nan are last
     adjusted = np.full(p.shape, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1.0)
     return adjusted
+
+
+class Compared(NamedTuple):
+    """A row of the table.
+
+    Attributes
+    ----------
+    method
+        Its name.
+    figure
+        Mean over the seeds at which the measure is defined, and its interval.
+    difference
+        Ours less theirs over the seeds that both have, where `wins` are the seeds in which ours is the *better* one;
+        None in the row of ours.
+    p
+        That of the difference, adjusted by Holm's method over the rows of this table, no others; nan in the row of
+        ours, and where nothing could be compared.
+    """
+
+    method: str
+    figure: Interval
+    difference: Paired | None
+    p: float
+
+
+def compare(
+    records: Iterable[Mapping[str, Any]], dataset: str, n_unknown: int, measure: str, ours: str
+) -> list[Compared]:
+    """Compare a method with all others on record.
+
+    Parameters
+    ----------
+    records
+        Of any data sets, one of each method and seed: fields ``dataset``, ``n_unknown``, ``method``, ``seed`` and the
+        measures. A measure that is None or nan is of a seed without figure.
+    dataset, n_unknown
+        Whose records make the table.
+    measure
+        A field of the records, such as ``"micro_f"``.
+    ours
+        The method that the others are compared with.
+
+    Returns
+    -------
+    list of Compared
+        Ours first, then the others, best mean first, those without any last.
+
+    Raises
+    ------
+    ValueError
+        If a method has two records of a seed.
+
+    Examples
+    --------
+    >>> def record(method, seed, micro_f):
+    ...     return {"dataset": "USPS", "n_unknown": 3, "method": method, "seed": seed, "micro_f": micro_f}
+    >>> records = [record("new", s, f) for s, f in enumerate([0.8, 0.9, 0.9])]
+    >>> records += [record("old", s, f) for s, f in enumerate([0.7, 0.7, 0.8])]
+    >>> for row in compare(records, "USPS", 3, "micro_f", "new"):
+    ...     print(row.method, round(row.figure.mean, 3), row.difference and row.difference.wins, row.p)
+    new 0.867 None nan
+    old 0.733 3 0.25
+    """
+    found: dict[str, dict[int, float]] = {}
+    for record in records:
+        if (record["dataset"], record["n_unknown"]) == (dataset, n_unknown):
+            method, seed, value = record["method"], record["seed"], record.get(measure)
+            of = found.setdefault(method, {})
+            if seed in of:
+                raise ValueError(f"{method} has two records of seed {seed}: hand over one of each method and seed")
+            of[seed] = math.nan if value is None else value
+    figures = {name: {seed: v for seed, v in of.items() if not math.isnan(v)} for name, of in found.items()}
+    less, rows = measure in LOWER_IS_BETTER, []
+    for method, of in figures.items():
+        difference = None if method == ours else paired(figures[ours], of)
+        if difference is not None and less:
+            difference = difference._replace(wins=difference.losses, losses=difference.wins)
+        rows.append(Compared(method, mean_interval(of.values()), difference, math.nan))
+    adjusted = holm([math.nan if row.difference is None else row.difference.p for row in rows])
+    rows = [row._replace(p=float(p)) for row, p in zip(rows, adjusted, strict=True)]
+
+    def rank(row: Compared) -> tuple[bool, bool, float]:
+        return row.method != ours, not row.figure.n, row.figure.mean if less else -row.figure.mean
+
+    return sorted(rows, key=rank)

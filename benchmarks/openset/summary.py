@@ -7,26 +7,33 @@ Drawn from a results file alone. ``python -m benchmarks.openset.summary`` writes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from benchmarks.openset import results
-from benchmarks.openset.comparing import Compared, compare
+from benchmarks.openset.cells import done, read
 from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
-from benchmarks.openset.results import Record
-from benchmarks.openset.seeds import REPORTING
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS, Level
-from benchmarks.written import RECORDS, ROOT, table, write
+from benchmarks.openset.statistics import Compared, compare
+from benchmarks.records import Record
+from benchmarks.written import RECORDS, ROOT, Write, table, tell
+
+TUNING, REPORTING = tuple(range(100, 106)), tuple(range(10))
+"""Seeds that may be tuned on, and those that are reported: never the same.
+
+A seed draws the known classes, what trains, the order of the stream, and the method's own randomness. Whatever is
+chosen by looking at a test part (a default, a constant, a variant) is chosen on the first; whatever stands in a table
+comes from the second.
+"""
 
 RESULTS = RECORDS / "results.jsonl"
 PAGE = ROOT / "docs" / "results" / "README.md"
 FRONT = ROOT / "README.md"
 
-PLAIN = {"method": OURS, "batch_size": 64, "decision_delay": 0, "epsilon": None, "test_share": 1.0}
+REPORTED = {"decision_delay": 0, "test_share": 1.0}
 """Untouched defaults in micro-batches of 64."""
 
 PAPERS = ("CD-OSR", "CD-OSR class-wise", "CD-OSR, full grid", "CD-OSR class-wise, full grid")
@@ -42,34 +49,22 @@ def is_rival(method: str) -> bool:
     return method not in (*GROUPS["stream"], *GROUPS["cocluster"], *GROUPS["baselines"]) and not ENTRIES[method].asks
 
 
-class Standing(NamedTuple):
-    """Ours at one openness of one set, the paper's method (the better of starts and grids), and the best of others.
+def standing(
+    records: Sequence[Record], dataset: str, level: Level, measure: str = "micro_f"
+) -> tuple[Compared, Compared | None, Compared | None]:
+    """Compare ours with the paper's method (the better of starts and grids), and with the best of the others.
 
     Better and best are so by the mean over the seeds, with hindsight.
     """
-
-    ours: Compared
-    papers: Compared | None
-    best: Compared | None
-
-
-def standing(records: Sequence[Record], dataset: str, level: Level, measure: str = "micro_f") -> Standing:
-    """Compare at one openness, with those methods that a difference is reported for."""
-    reported = {"test_share": 1.0, "epsilon": None, "decision_delay": 0}
-    plain = [
-        r
-        for r in records
-        if r["options"] == reported and (r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
-        if r["method"] != OURS or r["batch_size"] == PLAIN["batch_size"]
-    ]
-    own = compare(plain, dataset, SETTINGS[dataset].n_unknown[level], measure, PLAIN)
-    whole = max((row.figure.n for row in own), default=0)
-
-    def first(fits: Callable[[str], bool]) -> Compared | None:
-        fitting = [row for row in own[1:] if fits(row.way.method) and 2 * row.figure.n >= whole]
-        return fitting[0] if fitting else None
-
-    return Standing(own[0], first(PAPERS.__contains__), first(is_rival))
+    kept = (r for r in records if r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
+    plain = [r for r in kept if r["options"] == REPORTED]
+    own = compare(plain, dataset, SETTINGS[dataset].n_unknown[level], measure, OURS)
+    whole = max(row.figure.n for row in own)
+    fitting = [row for row in own[1:] if 2 * row.figure.n >= whole]
+    papers, best = (
+        next((row for row in fitting if fits(row.method)), None) for fits in (PAPERS.__contains__, is_rival)
+    )
+    return own[0], papers, best
 
 
 def five_sets(records: Sequence[Record]) -> str:
@@ -78,9 +73,7 @@ def five_sets(records: Sequence[Record]) -> str:
     for name in FIVE:
         for level in LEVELS:
             ours, papers, best = standing(records, name, level)
-            rows.append(
-                [name, NAMES[level], _mean(ours), *_beside(papers), *(_beside(best, best and best.way.method))]
-            )
+            rows.append([name, NAMES[level], _mean(ours), *_beside(papers, ""), *_beside(best)])
     columns = ["", "", "stream-osr", "CD-OSR", "difference to CD-OSR", "best of the others", "difference to the best"]
     return table(columns, rows)
 
@@ -101,7 +94,7 @@ def scores(records: Sequence[Record]) -> str:
         cells = []
         for measure in SCORES:
             ours, _, best = standing(records, name, "high", measure)
-            cells += [_mean(ours), *_beside(best, best and best.way.method)]
+            cells += [_mean(ours), *_beside(best)]
         rows.append([name, *cells])
     heads = [head for title in SCORES.values() for head in (title, "best of the others", "difference")]
     return table(["", *heads], rows)
@@ -113,9 +106,9 @@ def ablation(records: Sequence[Record]) -> str:
     kept = [r for r in records if r["method"] in (OURS, *parts)]
     found: dict[tuple[str, str], Compared] = {}
     for name in FIVE:
-        of = [r for r in kept if r["options"]["test_share"] == 1.0 and not r["options"]["decision_delay"]]
-        for row in compare(of, name, SETTINGS[name].n_unknown["high"], "micro_f", PLAIN):
-            found[row.way.method, name] = row
+        of = [r for r in kept if r["options"] == REPORTED]
+        for row in compare(of, name, SETTINGS[name].n_unknown["high"], "micro_f", OURS):
+            found[row.method, name] = row
     rows: list[list[object]] = [[OURS, *(_mean(found[OURS, name]) for name in FIVE), ""]]
     for part in parts:
         of_part = [found.get((part, name)) for name in FIVE]
@@ -141,10 +134,8 @@ def setting(records: Iterable[Record]) -> str:
     )
 
 
-def _beside(row: Compared | None, name: str | None = None) -> tuple[str, str]:
-    if row is None:
-        return "", ""
-    return f"{_mean(row)} ({name})" if name else _mean(row), _difference(row)
+def _beside(row: Compared | None, name: str = " ({})") -> tuple[str, str]:
+    return ("", "") if row is None else (_mean(row) + name.format(row.method), _difference(row))
 
 
 def _mean(row: Compared) -> str:
@@ -164,30 +155,21 @@ def _difference(row: Compared, sign: int = 1) -> str:
 
 def gathered(path: Path) -> list[Record]:
     """Read what may be reported: cells that are done, of seeds that nothing was tuned on."""
-    return [record for record in results.done(results.read(path).values()) if record["seed"] in REPORTING]
+    return [record for record in done(read(path).values()) if record["seed"] in REPORTING]
 
 
-def main(
-    measured: Annotated[Path, typer.Option(help="Results file.")] = RESULTS,
-    into_pages: Annotated[bool, typer.Option("--write", help="Write into the pages.")] = False,
-) -> None:
+def main(measured: Annotated[Path, typer.Option(help="Results file.")] = RESULTS, write: Write = False) -> None:
     """Print the tables, and write them."""
     records = gathered(measured)
     of_five = [record for record in records if record["dataset"] in FIVE]
-    parts: list[tuple[str, str, Sequence[Any]]] = [
+    own = [record for record in of_five if record["method"] in GROUPS["stream"]]
+    for name, text, of in (
         ("five sets", five_sets(of_five), of_five),
         ("scores", scores(of_five), of_five),
-        ("ablation", ablation(of_five), [r for r in of_five if r["method"] in GROUPS["stream"]]),
-    ]
-    for name, text, of in parts:
-        whole = f"{text}\n\n{setting(of)}"
-        print(f"{name}\n\n{whole}\n")
-        if into_pages:
-            write(name, whole, PAGE)
-    short = front(of_five)
-    print(short)
-    if into_pages:
-        write("five sets", short, FRONT)
+        ("ablation", ablation(of_five), own),
+    ):
+        tell(name, f"{text}\n\n{setting(of)}", write, PAGE)
+    tell("five sets", front(of_five), write, FRONT)
 
 
 if __name__ == "__main__":

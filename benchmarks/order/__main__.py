@@ -11,7 +11,6 @@ into the page, beside what must hold.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatch
@@ -26,43 +25,7 @@ if not __package__:  # run by its path: the modules beside this file, the librar
 from benchmarks.order import kinds, page, processes, tables
 from benchmarks.order.case import Case
 from benchmarks.order.running import commit, measure
-
-COLUMNS = {
-    "frozen": "frozen_right",
-    "right": "right",
-    "last": "last_fifth",
-    "f.unk": "false_unknown",
-    "ann": "announced",
-    "stand": "standing",
-    "recall": "unknown_recall",
-    "AUROC": "auroc",
-    "fr.A": "frozen_auroc",
-    "F": "micro_f",
-    "fr.F": "frozen_micro_f",
-    "cal.F": "calibrated_micro_f",
-    "for.F": "forest_micro_f",
-    "live": "live",
-    "off": "live_off",
-    "prom": "promised",
-    "drop": "recall_dropped",
-    "s": "stream_seconds",
-}
-"""Of the printed table, and the field of each."""
-
-
-def seeds_of(text: str) -> list[int]:
-    """Read seeds: numbers and ranges, separated by commas.
-
-    Examples
-    --------
-    >>> seeds_of("0-2,100")
-    [0, 1, 2, 100]
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+from benchmarks.records import append, seeds_of
 
 
 def chosen(kind: str, cases: str) -> list[str]:
@@ -92,50 +55,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", default="", help="names, parts of names or patterns (TEP, closed, */open/order)")
     parser.add_argument("--seeds", type=seeds_of, default="1", help="default: 1")
     parser.add_argument("--baselines", action="store_true", help="add a forest and the calibrated frozen model")
-    parser.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
     parser.add_argument("--page", type=Path, help="page that the figures of the files are written into")
     parser.add_argument("files", type=Path, nargs="*", help="for the page: figures before and now, or only now")
     given = parser.parse_args(arguments)
     if given.page is not None:
-        if len(given.files) not in (1, 2):
-            parser.error("--page needs one or two files with figures")
-        write_page(given.page, given.files)
+        from benchmarks.written import write
+
+        *before, now = map(page.read, given.files)
+        write("order", page.text(before[0] if before else {}, now), given.page)
         return 0
     names = chosen(given.kind, given.cases)
-    if given.list:
-        print("\n".join(names))
-        return 0
     if not names:
-        parser.error(f"no case is named {given.cases}: --list prints the names")
-    print(f"{'':28}seed {' '.join(f'{column:>6}' for column in COLUMNS)} not met", flush=True)
+        parser.error(f"no case is named {given.cases}: expected some of {', '.join(chosen('all', ''))}")
     for seed in given.seeds:
         measured: dict[str, page.Record] = {}
         for name in names:
             figures = measure(case_of(name, seed), seed, given.baselines)
-            record = {"case": name, "seed": seed, "commit": commit(), **figures}
-            measured[name] = record
+            measured[name] = record = {"case": name, "seed": seed, "commit": commit(), **figures}
             if given.json is not None:
-                with given.json.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
-            print(
-                f"{name:28}{seed:4} {' '.join(shown(record.get(field)) for field in COLUMNS.values())} "
-                + " ".join(page.unmet(record, measured.get(page.twin_of(name)))),
-                flush=True,
-            )
+                append(given.json, record)
+            unmet = page.unmet(record, measured.get(page.twin_of(name)))
+            print(f"{name:28}{seed:4} right {record['right']:.3f}, not met: {' '.join(unmet) or 'none'}", flush=True)
     return 0
-
-
-def write_page(path: Path, files: Sequence[Path]) -> None:
-    """Write the tables between the markers of the page."""
-    from benchmarks.written import write
-
-    *before, now = map(page.read, files)
-    write("order", page.text(before[0] if before else {}, now), path)
-
-
-def shown(value: float | None) -> str:
-    """Write a figure in six places."""
-    return f"{'-' if value is None else f'{value:.3f}' if isinstance(value, float) else value:>6}"
 
 
 if __name__ == "__main__":

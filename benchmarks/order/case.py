@@ -21,8 +21,6 @@ class Case(NamedTuple):
         Position in the stream at which a data fault or a move begins; ``None``: there is none.
     column
         Number of the column that the fault is in; ``None``: no single column.
-    copies
-        Positions of the repeated instances, shape (c,); empty: none.
     columns
         Names of the columns; empty: x00, x01 and so on. If a column contains text, ``X_train`` and ``X`` are arrays
         of objects.
@@ -38,7 +36,6 @@ class Case(NamedTuple):
     y: np.ndarray
     fault: int | None = None
     column: int | None = None
-    copies: np.ndarray = np.empty(0, dtype=int)
     columns: tuple[str, ...] = ()
     moved: tuple[int, ...] = ()
     group: np.ndarray | None = None

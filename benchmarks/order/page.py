@@ -3,63 +3,64 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.order import kinds
 from benchmarks.order.processes import SIZES
 from benchmarks.order.tables import TABLES
+from benchmarks.records import Record, lines
 
-Record = dict[str, Any]
-TITLES = {
-    "right": "known-class accuracy",
-    "last_four_fifths": "accuracy in the last four fifths",
-    "last_fifth": "accuracy in the last fifth",
-    "rarest_right": "accuracy of the class of 5",
-    "false_unknown": "false unknown rate",
-    "announced": "announced subclasses",
-    "unknown_recall": "unknown recall",
-    "auroc": "AUROC",
-    "micro_f": "micro-F",
-    "live_off": "error of estimated recall",
-    "live_missed": "error of estimated recall outside its interval",
-    "promised_off": "error of expected recall",
-    "promised_above": "expected recall above accuracy",
-    "promised_covers": "accuracy within the interval of expected recall",
-    "emitted": "events",
-    "moved_wrong": "columns of `FrameMoved` wrong or missing",
-    "moved_after": "`FrameMoved` after",
-    "recall_dropped": "`RecallDropped` at",
-    "dropped_after": "`RecallDropped` after",
-    "named_after": "column identified after",
+
+class Figure(NamedTuple):
+    """A figure with conditions.
+
+    Attributes
+    ----------
+    title
+        Of its column on the page.
+    always
+        Whether it is shown where it has no condition, too.
+    count
+        Whether it is no share.
+    mean
+        Whether its condition is on the mean of the seeds, and not on the worst seed.
+    """
+
+    title: str
+    always: bool = False
+    count: bool = False
+    mean: bool = False
+
+
+FIGURES = {
+    "right": Figure("known-class accuracy", always=True),
+    "last_four_fifths": Figure("accuracy in the last four fifths"),
+    "last_fifth": Figure("accuracy in the last fifth", always=True),
+    "rarest_right": Figure("accuracy of the class of 5"),
+    "false_unknown": Figure("false unknown rate", always=True),
+    "announced": Figure("announced subclasses", always=True, count=True),
+    "unknown_recall": Figure("unknown recall", always=True),
+    "auroc": Figure("AUROC", always=True),
+    "micro_f": Figure("micro-F", always=True),
+    "live_off": Figure("error of estimated recall", always=True, mean=True),
+    "live_missed": Figure("error of estimated recall outside its interval"),
+    "promised_off": Figure("error of expected recall"),
+    "promised_above": Figure("expected recall above accuracy", mean=True),
+    "promised_covers": Figure("accuracy within the interval of expected recall", mean=True),
+    "emitted": Figure("events", count=True),
+    "moved_wrong": Figure("columns of `FrameMoved` wrong or missing", count=True),
+    "moved_after": Figure("`FrameMoved` after", count=True),
+    "recall_dropped": Figure("`RecallDropped` at", always=True, count=True),
+    "dropped_after": Figure("`RecallDropped` after", count=True),
+    "named_after": Figure("column identified after", count=True),
 }
-"""Figures with conditions, and the column of the page that shows each."""
-
-COUNTS = ("announced", "emitted", "moved_wrong", "moved_after", "recall_dropped", "dropped_after", "named_after")
-"""Figures that are no shares."""
-
-ONLY_WHERE_BOUND = (
-    "rarest_right",
-    "last_four_fifths",
-    "live_missed",
-    "promised_off",
-    "promised_above",
-    "promised_covers",
-    "emitted",
-    "moved_wrong",
-    "moved_after",
-    "dropped_after",
-    "named_after",
-)
-"""Figures that are shown only where they have a condition."""
-
-IN_THE_MEAN = ("live_off", "promised_above", "promised_covers")
-"""Figures whose condition is on the mean of the seeds; that of any other is on the worst seed."""
+"""Figures in the order of their columns."""
 
 METHODS = {"frozen": "the frozen model", "calibrated": "the calibrated frozen model", "forest": "the forest"}
 """Baselines, and their names on the page."""
@@ -79,14 +80,7 @@ class Bound(NamedTuple):
         return value >= self.value - 1e-9 if self.least else abs(value) <= self.value + 1e-9
 
 
-def at_least(value: float) -> Bound:
-    """Bound a figure from below."""
-    return Bound(True, value)
-
-
-def at_most(value: float) -> Bound:
-    """Bound a figure from above."""
-    return Bound(False, value)
+at_least, at_most = partial(Bound, True), partial(Bound, False)
 
 
 def value_of(record: Record, figure: str) -> float:
@@ -163,6 +157,16 @@ def frame_bounds(move: str) -> dict[str, Bound]:
     return found
 
 
+ALWAYS = {
+    "constant": {},
+    "imbalanced": {"rarest_right": at_least(0.85)},
+    "mislabelled": {"promised_off": at_most(0.06)},
+    "overlapping": {"announced": at_least(1)},
+    "rare": {"unknown_recall": at_least(0.8)},
+}
+"""Conditions of processes and kinds that depend on nothing."""
+
+
 def bounds(record: Record, twin: Record | None = None) -> dict[str, Bound]:
     """List the conditions on the figures of a run; `twin` is the run that it is compared with, see `twin_of`."""
     if record["case"].count("/") == 2:
@@ -181,18 +185,10 @@ def bounds(record: Record, twin: Record | None = None) -> dict[str, Bound]:
         case "people", count:
             promised = {"promised_covers": at_least(0.8)} if count == "3" else {"promised_above": at_most(0.04)}
             return promised | {"live_missed": at_most(0.06)}
-        case "constant", _:
-            return {}
-        case "imbalanced", _:
-            return {"rarest_right": at_least(0.85)}
-        case "mislabelled", _:
-            return {"promised_off": at_most(0.06)}
         case (("zero" | "unit"), _):
             return {"dropped_after": at_most(record["stream"]), "named_after": at_most(100)}
-        case "overlapping", _:
-            return {"announced": at_least(1)}
-        case "rare", _:
-            return {"unknown_recall": at_least(0.8)}
+        case process, _ if process in ALWAYS:
+            return ALWAYS[process]
     conditions = {
         "last_fifth": at_least(frozen - 0.05),
         "false_unknown": at_most(0.05),
@@ -221,7 +217,7 @@ def summed(records: Sequence[Record], figure: str, compared: Sequence[Record]) -
     twins = {record["seed"]: record for record in compared}
     conditions = [bounds(record, twins.get(record["seed"])).get(figure) for record in records]
     bound = [each for each in conditions if each is not None]
-    if figure in ONLY_WHERE_BOUND and not bound:
+    if not (bound or FIGURES[figure].always):
         return None
     values = [value_of(record, figure) for record in records]
     mean = float(np.mean(values))
@@ -229,7 +225,7 @@ def summed(records: Sequence[Record], figure: str, compared: Sequence[Record]) -
         return Summed(mean, mean, None, None) if math.isfinite(mean) else None
     least = bound[0].least
     worst = min(values) if least else max(values, key=abs)
-    if figure in IN_THE_MEAN:
+    if FIGURES[figure].mean:
         return Summed(mean, worst, bound[0].met(mean), bound[0])
     met = all(each.met(value) for each, value in zip(bound, values, strict=True))
     return Summed(mean, worst, met, Bound(least, (max if least else min)(each.value for each in bound)))
@@ -237,10 +233,7 @@ def summed(records: Sequence[Record], figure: str, compared: Sequence[Record]) -
 
 def read(path: Path) -> dict[str, list[Record]]:
     """Read the latest record of each case and seed, by case."""
-    latest = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        latest[record["case"], record["seed"]] = record
+    latest = {(record["case"], record["seed"]): record for record in lines(path)}
     found: dict[str, list[Record]] = {}
     for (case, _), record in sorted(latest.items(), key=lambda item: item[0][1]):
         found.setdefault(case, []).append(record)
@@ -255,7 +248,7 @@ def shown(value: float, figure: str = "") -> str:
     """
     if not math.isfinite(value):
         return "never"
-    if figure in COUNTS:
+    if figure and FIGURES[figure].count:
         return f"{value:.0f}" if value == int(value) or value > 100 else f"{value:.1f}"
     return f"{value:.2f}"
 
@@ -277,14 +270,14 @@ def cell(figure: str, before: Summed | None, now: Summed | None) -> str:
 def sums(runs: dict[str, list[Record]], case: str) -> dict[str, Summed | None]:
     """Sum up all figures of a case; empty if it was not measured."""
     compared = runs.get(twin_of(case), [])
-    return {figure: summed(runs[case], figure, compared) for figure in TITLES} if case in runs else {}
+    return {figure: summed(runs[case], figure, compared) for figure in FIGURES} if case in runs else {}
 
 
 def row(before: dict[str, list[Record]], now: dict[str, list[Record]], case: str) -> list[str]:
     """Make the row of a case: its name, what the frozen model has right, and a cell for each figure."""
     frozen = [float(np.mean([r["frozen_right"] for r in runs[case]])) for runs in (before, now) if case in runs]
     earlier, later = sums(before, case), sums(now, case)
-    cells = [cell(figure, earlier.get(figure), later.get(figure)) for figure in TITLES]
+    cells = [cell(figure, earlier.get(figure), later.get(figure)) for figure in FIGURES]
     return [case, " → ".join(dict.fromkeys(map(shown, frozen))), *cells]
 
 
@@ -307,7 +300,7 @@ def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
         "Synthetic processes": [case for case in cases if case.count("/") == 1 and case not in kinds.NAMES],
         "Synthetic streams that differ from training": [case for case in cases if case in kinds.NAMES],
     }
-    columns, parts = ["", "accuracy of the frozen model", *TITLES.values()], []
+    columns, parts = ["", "accuracy of the frozen model", *(each.title for each in FIGURES.values())], []
     for title, group in groups.items():
         body = [row(before, now, case) for case in group]
         kept = [at for at in range(len(columns)) if any(each[at] for each in body)]
@@ -318,16 +311,12 @@ def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
         commits = ", ".join(sorted({record["commit"] for records in runs.values() for record in records}))
         met, of = count(runs)
         parts.append(f"At {commits}, {met} of {of} conditions are met.{gained(runs)}")
-    same = [case for case in cases if case in before and digests(before, case) == digests(now, case)]
+    digests = [{case: {r["seed"]: r["digest"] for r in runs[case]} for case in runs} for runs in (before, now)]
+    same = [case for case in cases if case in before and digests[0][case] == digests[1].get(case)]
     if before:
         listed = "\n".join(f"- {case}" for case in same) or "- none"
         parts.append(f"In these cases, every decision is the same bit for bit as before:\n\n{listed}")
     return "\n\n".join(parts)
-
-
-def digests(runs: dict[str, list[Record]], case: str) -> dict[int, str]:
-    """Digests of all decisions, by seed."""
-    return {record["seed"]: record["digest"] for record in runs.get(case, [])}
 
 
 def gained(runs: dict[str, list[Record]]) -> str:
@@ -340,7 +329,7 @@ def gained(runs: dict[str, list[Record]]) -> str:
             pairs = [(record[figure], record.get(f"{method}_{figure}")) for record in records]
             gains = [own - other for own, other in pairs if other is not None]
             if gains:
-                parts.append(f"{name}: {TITLES[figure]} less that of {METHODS[method]} {np.mean(gains):+.3f}")
+                parts.append(f"{name}: {FIGURES[figure].title} less that of {METHODS[method]} {np.mean(gains):+.3f}")
         if records:
             missed = sum(not at_most(0.1).met(value_of(record, "live_missed")) for record in records)
             widths = [record["live_high"] - record["live_low"] for record in records if record["live"] is not None]

@@ -152,7 +152,7 @@ def repeated(rng: np.random.Generator, new: bool) -> Case:
     row = half + int(np.argmin(np.isin(sound.y[half:], str(NEW))))
     X, y = sound.X.copy(), sound.y.copy()
     X[row : row + COPIES], y[row : row + COPIES] = X[row], y[row]
-    return sound._replace(X=X, y=y, fault=row, copies=np.arange(row, row + COPIES))
+    return sound._replace(X=X, y=y, fault=row)
 
 
 def imbalanced(rng: np.random.Generator, new: bool) -> Case:

@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,13 @@ import numpy as np
 
 import stream_osr
 from benchmarks.order.case import Case
+from benchmarks.records import Record
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import OpenSetReport, auroc
 
 UNKNOWN = "unknown"
 CHUNK = 1000
 """Instances of one call."""
-
-Record = dict[str, Any]
 
 
 def commit() -> str:
@@ -85,20 +83,16 @@ def measure(case: Case, seed: int, baselines: bool = False) -> Record:
     names, (training, stream) = case.names, case.frames
     known, n = np.unique(case.y_train), len(case.y)
     model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
-    begin = time.perf_counter()
     group = {}
     if case.group is not None and "group" in inspect.signature(model.learn_many).parameters:
         group["group"] = case.group.tolist()
     model.learn_many(training, case.y_train.tolist(), **group)
     report = model.freeze()
-    trained = time.perf_counter() - begin
     frozen = np.asarray(model.predict_many(stream), dtype=str)
     probabilities = model.predict_proba_many(stream)
-    begin, cpu = time.perf_counter(), time.process_time()
     for at in range(0, n, CHUNK):
         model.learn_many(stream[at : at + CHUNK])
     model.flush()
-    streamed, cpu = time.perf_counter() - begin, time.process_time() - cpu
     decisions = sorted(model.drain(), key=lambda decision: decision.seq)
     events = list(model.drain_events())
     assert len(decisions) == n
@@ -117,12 +111,10 @@ def measure(case: Case, seed: int, baselines: bool = False) -> Record:
         "new": len(np.unique(case.y[case.new])),
         **{f"frozen_{name}": value for name, value in figures(case.y, frozen, known).items()},
         "frozen_auroc": auroc(probabilities[UNKNOWN], case.new),
-        "frozen_last_fifth": figures(case.y[last], frozen[last], known)["right"],
         **decided,
         "auroc": auroc(novelty, case.new),
         "last_four_fifths": figures(case.y[n // 5 :], labels[n // 5 :], known)["right"],
         "last_fifth": final["right"],
-        "last_false_unknown": final["false_unknown"],
         "class_right": {own: float(np.mean(labels[case.y == own] == own)) for own in known if own in case.y},
         "announced": announced,
         "standing": standing,
@@ -140,9 +132,6 @@ def measure(case: Case, seed: int, baselines: bool = False) -> Record:
         "recall_dropped": dropped[0] if dropped else None,
         "events": dict(Counter(type(event).__name__ for event in events)),
         "digest": digest,
-        "train_seconds": trained,
-        "stream_seconds": streamed,
-        "stream_processor": cpu,
     }
     if baselines:
         from benchmarks.order.baselines import calibrated, forest
@@ -154,13 +143,8 @@ def measure(case: Case, seed: int, baselines: bool = False) -> Record:
         for method, own in beside.items():
             record |= {f"{method}_{name}": value for name, value in figures(case.y, own, known).items()}
     if case.fault is not None:
-        since = np.arange(n) >= case.fault
         record["fault"] = case.fault
-        record["since_right"] = figures(case.y[since], labels[since], known)["right"]
-        record["since_frozen_right"] = figures(case.y[since], frozen[since], known)["right"]
     if case.column is not None:
         named = [event.seq for event in events if names_column(event, names[case.column])]
         record["column_named"] = named[0] if named else None
-    if len(case.copies):
-        record["copies_unknown"] = float(np.mean(labels[case.copies] == UNKNOWN))
     return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in record.items()}

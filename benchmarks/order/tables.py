@@ -6,7 +6,6 @@ sensors and of SATIMAGE, whose rows are independent, are added.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -117,10 +116,7 @@ def read(name: str) -> Read:
         If the file is missing.
     """
     path = data_directory() / (TABLES[name].file or f"ordered/{name}.npz")
-    try:
-        return read_frame(path) if path.suffix == ".parquet" else read_arrays(path)
-    except (FileNotFoundError, zipfile.BadZipFile) as error:
-        raise FileNotFoundError(f"{path}: expected a table; STREAM_OSR_DATA names the folder") from error
+    return read_frame(path) if path.suffix == ".parquet" else read_arrays(path)
 
 
 def read_arrays(path: Path) -> Read:

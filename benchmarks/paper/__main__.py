@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.openset import results
+from benchmarks.openset.cells import done, read
 from benchmarks.openset.sets import FIVE
-from benchmarks.paper import runs, tables
+from benchmarks.paper import tables
 from benchmarks.paper.figures import draw_all
-from benchmarks.written import RECORDS, ROOT, write
+from benchmarks.written import RECORDS, ROOT, tell
 
 FOLDER = ROOT / "docs" / "results"
 PAGE = FOLDER / "paper.md"
@@ -31,24 +31,18 @@ def main(
 ) -> None:
     """Measure what is missing, draw, and write the page."""
     if not draw_only:
-        for name, method, seed in runs.measure(runs.missing(own, range(seeds)), own):
+        for name, method, seed in tables.measure(tables.missing(own, range(seeds)), own):
             print(f"measured: {name}, {method}, seed {seed}", file=sys.stderr)
-    records = results.done(results.read(measured).values())
+    records = done(read(measured).values())
     for path in draw_all(records, figures):
         print(f"drawn: {path}")
-    found = runs.read(own)
-    told = {f"table {runs.PRINTED[name].number}": tables.discovered(name, found) for name in runs.PRINTED}
-    priors = {record_key(r): r for r in records if r["dataset"] in FIVE and r["method"] in tables.VALIDATED}
+    found = tables.read(own)
+    told = {f"table {tables.PRINTED[name].number}": tables.discovered(name, found) for name in tables.PRINTED}
+    validated = [r for r in records if r["dataset"] in FIVE and r["method"] in tables.VALIDATED]
+    priors = {(r["dataset"], r["method"], r["seed"]): r for r in validated}  # one validation for all its records
     told["priors"] = tables.chosen(priors.values())
     for name, text in told.items():
-        print(f"\n{name}\n\n{text}")
-        if page is not None:
-            write(name, text, page)
-
-
-def record_key(record: results.Record) -> tuple[str, str, int]:
-    """Name the validation that a record shares with others: a data set, a method, a seed."""
-    return record["dataset"], record["method"], record["seed"]
+        tell(name, text, page is not None, page or PAGE)
 
 
 if __name__ == "__main__":

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.openset.cells import Cell
-from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE
+from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, mean_and_deviation
 from benchmarks.openset.methods import OURS
-from benchmarks.openset.results import Record
 from benchmarks.openset.sets import FIVE, SETTINGS
+from benchmarks.records import Record
 
 METHODS: Mapping[str, str] = {OURS: OURS_COLOUR, "CD-OSR": INK, "CD-OSR class-wise": OTHERS[0]}
 """Methods of the figures, and their colours."""
+
+TITLES = {"closed": "closed set", "medium": "open set, medium openness"}
 
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Draw every figure that the records have something for; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, Figure | None] = {}
-    plain = [r for r in records if r["options"]["epsilon"] is None and not r["options"]["decision_delay"]]
+    plain = [r for r in records if not r["options"]["decision_delay"]]
     with mpl.rc_context(STYLE):
         for number, name in enumerate(("LETTER", "USPS", "PENDIGITS", "COIL20", "YALEB")):
             drawn[f"figure_{9 + number}_{name}"] = share_figure(name, [r for r in plain if r["dataset"] == name])
@@ -43,7 +43,7 @@ def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
     medium = SETTINGS[name].n_unknown["medium"]
     found: dict[str, dict[float, list[float]]] = {}
     for record in records:
-        if record["method"] in METHODS and record["n_unknown"] == medium and record["batch_size"] in (64, "full"):
+        if record["method"] in METHODS and record["n_unknown"] == medium:
             of = found.setdefault(record["method"], {})
             of.setdefault(record["options"]["test_share"], []).append(record["micro_f"])
     shares = sorted({share for of in found.values() for share in of})
@@ -64,8 +64,7 @@ def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
                               medianprops={"color": METHODS[method], "lw": 1.6})  # fmt: skip
         for box in drawn["boxes"]:
             box.set(facecolor="white", edgecolor=METHODS[method])
-        deviation = [np.std(of, ddof=1) if len(of) > 1 else 0.0 for of in values]
-        bars.errorbar(at, [np.mean(of) for of in values], deviation, marker="o", ms=4, lw=1.4, capsize=3,
+        bars.errorbar(at, *mean_and_deviation(values), marker="o", ms=4, lw=1.4, capsize=3,
                       color=METHODS[method], label=method)  # fmt: skip
     for axes, title in ((boxes, f"(a) {name}, {medium} unknown classes"), (bars, "(b) mean, standard deviation")):
         axes.set(xlabel="share of the test part", title=title)
@@ -77,44 +76,29 @@ def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
 
 
 def epsilon_figure(records: Sequence[Record]) -> Figure | None:
-    """Draw micro-F against epsilon, closed and at medium openness: the paper's method, and ours where it was run."""
-    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+    """Draw micro-F of the paper's method against epsilon, closed and at medium openness."""
+    found: dict[tuple[str, str], dict[float, list[float]]] = {}
     for record in records:
         cell = Cell.from_record(record)
-        if cell.level not in ("closed", "medium") or cell.dataset not in FIVE or cell.test_share != 1.0:
-            continue
-        if cell.method == "CD-OSR class-wise":
-            told: dict[str, Any] = record["by_epsilon"]
-        elif cell.method == OURS and cell.epsilon is not None and cell.batch_size == 64:
-            told = {f"{cell.epsilon:g}": record["micro_f"]}
-        else:
-            continue
-        for epsilon, value in told.items():
-            of = found.setdefault((cell.method, cell.level, cell.dataset), {})
-            of.setdefault(float(epsilon), []).append(value)
+        if cell.method == "CD-OSR class-wise" and cell.dataset in FIVE and cell.test_share == 1.0:
+            for epsilon, value in record["by_epsilon"].items():
+                found.setdefault((cell.level, cell.dataset), {}).setdefault(float(epsilon), []).append(value)
     if not found:
         return None
-    methods = [method for method in ("CD-OSR class-wise", OURS) if any(key[0] == method for key in found)]
     epsilons = sorted({epsilon for of in found.values() for epsilon in of})
-    figure = Figure(figsize=(8.8, 3.4 * len(methods)), layout="constrained")
-    grid = figure.subplots(len(methods), 2, sharey="row", squeeze=False)
-    for row, method in zip(grid, methods, strict=True):
-        for axes, level in zip(row, ("closed", "medium"), strict=True):
-            _epsilon_panel(axes, {key[2]: of for key, of in found.items() if key[:2] == (method, level)}, epsilons)
-            axes.set_title(f"{method}: {'closed set' if level == 'closed' else 'open set, medium openness'}")
-        row[0].set_ylabel("micro-F")
-    handles = grid[0, 1].get_legend_handles_labels()
+    figure = Figure(figsize=(8.8, 3.4), layout="constrained")
+    row = figure.subplots(1, 2, sharey=True)
+    for axes, (level, title) in zip(row, TITLES.items(), strict=True):
+        for number, name in enumerate(name for name in FIVE if (level, name) in found):
+            of = found[level, name]
+            at = np.array([place for place, e in enumerate(epsilons) if e in of]) + 0.04 * (number - 2)
+            means = mean_and_deviation([of[e] for e in epsilons if e in of])
+            axes.errorbar(at, *means, marker="osD^v"[number], ms=4, lw=1.3, capsize=2,
+                          color=OTHERS[number], label=name)  # fmt: skip
+        axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+        axes.set(xlabel="epsilon", title=f"CD-OSR class-wise: {title}")
+        axes.grid(visible=False, axis="x")
+    row[0].set_ylabel("micro-F")
+    handles = row[1].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=len(FIVE), frameon=False, fontsize=8)
     return figure
-
-
-def _epsilon_panel(axes: Axes, found: Mapping[str, Mapping[float, Sequence[float]]], epsilons: list[float]) -> None:
-    for number, name in enumerate(name for name in FIVE if name in found):
-        of = [(place, found[name][e]) for place, e in enumerate(epsilons) if e in found[name]]
-        at = np.array([place for place, _ in of]) + 0.04 * (number - 2)
-        deviation = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for _, v in of]
-        axes.errorbar(at, [np.mean(v) for _, v in of], deviation, marker="osD^v"[number], ms=4, lw=1.3, capsize=2,
-                      color=OTHERS[number], label=name)  # fmt: skip
-    axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
-    axes.set_xlabel("epsilon")
-    axes.grid(visible=False, axis="x")

@@ -15,22 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.trust.running import PARTS, measure_all, plan, read
-
-
-def seeds_of(text: str) -> list[int]:
-    """Read seeds: numbers and ranges, separated by commas.
-
-    Examples
-    --------
-    >>> seeds_of("0-2,100")
-    [0, 1, 2, 100]
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+from benchmarks.records import append, run_all, seeds_of
+from benchmarks.trust import running
+from benchmarks.trust.running import PARTS, plan, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="streams (river/SEA0), or families (river), or names (SEA0)")
     parser.add_argument("--length", type=int, help="instances of each stream at most; default: its own number")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each; default: 1")
-    parser.add_argument("--list", action="store_true", help="print the runs that are not in the file, and stop")
     parser.add_argument("--table", type=Path, help="file to print the tables of")
     parser.add_argument("--against", type=Path, help="file to compare it with, run by run")
     given = parser.parse_args(arguments)
@@ -51,23 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(markdown(read(given.table), read(given.against) if given.against else {}))
         return 0
-    if given.json is None and not given.list:
+    if given.json is None:
         parser.error("--json FILE to measure, or --table FILE to print")
-    parts, only = given.parts.split(","), [name for name in given.only.split(",") if name]
-    for part in parts:
-        if part not in PARTS:
-            parser.error(f"no part {part!r}: expected some of {', '.join(PARTS)}")
-    wanted = plan(parts, given.seeds, only, given.length)
-    if not wanted:
-        parser.error(f"no stream of these parts is named {given.only}")
-    there = read(given.json) if given.json else {}
+    only = [name for name in given.only.split(",") if name]
+    wanted, there = plan(given.parts.split(","), given.seeds, only, given.length), read(given.json)
     missing = [run for run in wanted if run not in there]
-    if given.list:
-        print("\n".join(f"{run.part} {run.stream} {run.seed}" for run in missing))
-        return 0
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them in {given.json}", file=sys.stderr, flush=True)
     failed = 0
-    for number, record in enumerate(measure_all(missing, given.json, given.jobs), start=1):
+    for number, record in enumerate(run_all(running.measure, missing, given.jobs), start=1):
+        append(given.json, record)
         said = f"{record['seconds']:.1f} s" if record["status"] == "done" else f"failed: {record['error']}"
         failed += record["status"] == "failed"
         where = f"{record['part']} {record['stream']} seed {record['seed']}"

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from river.datasets import synth
 
-from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
-from benchmarks.paper.protocol import split
-from benchmarks.trust import breadth
+from benchmarks.openset.cells import BATCH
+from benchmarks.openset.sets import FIVE, SETTINGS
+from benchmarks.openset.sets import problem as lay_out
+from benchmarks.paper.datasets import load
+from benchmarks.tabular import TABLES, divide
 from benchmarks.trust.problems import Problem
 
 TRAINING = 2_000
@@ -24,9 +26,6 @@ MADE_UP = 6_000
 N_GAUSSIANS, GAUSSIAN_FEATURES, APART = 8, 10, 3.0
 N_BLOBS, BLOB_TRAINING, BLOB_BOX = 4, 50, 10.0
 """Blobs are scikit-learn's: centres anywhere in a box, standard deviation 1."""
-
-BATCH = 64
-"""Micro-batches of the five sets, here as elsewhere; the protocol of the seventeen has the same."""
 
 RIVER: dict[str, Callable[[int], Any]] = {
     **{f"SEA{variant}": lambda seed, variant=variant: synth.SEA(variant, seed=seed) for variant in range(4)},
@@ -43,9 +42,8 @@ DIGITS = {"100-in-all": 100, "100-a-class": 700, "20-a-class": 140}
 
 def river(name: str, seed: int, length: int | None) -> Problem:
     """Take the first instances of a generator for training and the next for the stream; labels as text."""
-    generator = RIVER[name](seed)
     rows, labels = [], []
-    for x, y in islice(generator, TRAINING + (length or INSTANCES)):
+    for x, y in islice(RIVER[name](seed), TRAINING + (length or INSTANCES)):
         rows.append([float(x[feature]) for feature in sorted(x)])
         labels.append(str(y))
     X, y = np.array(rows), np.array(labels)
@@ -54,7 +52,7 @@ def river(name: str, seed: int, length: int | None) -> Problem:
 
 def digits(name: str, seed: int, length: int | None) -> Problem:
     """Digits 0 to 6: training instances drawn at random, from all or from each class, the rest once through."""
-    X, y = breadth.load("DIGITS")
+    X, y = load("DIGITS")
     at = np.flatnonzero(np.isin(y, [str(digit) for digit in range(7)]))
     at = np.random.default_rng([seed, DIGITS[name]]).permutation(at)
     taken = np.zeros(len(at), bool)
@@ -88,22 +86,17 @@ def blobs(name: str, seed: int, length: int | None) -> Problem:
 
 def of_breadth(name: str, seed: int, length: int | None) -> Problem:
     """Take the known classes' test part of one of the seventeen sets."""
-    return _known_only(breadth.problem(name, seed))
+    given = Problem(*divide(name, seed)[:4], {"batch_size": BATCH})
+    known = np.isin(given.y, given.y_train)
+    return given._replace(X=given.X[known], y=given.y[known])
 
 
 def of_five(name: str, seed: int, length: int | None) -> Problem:
     """Take the known classes' test part of one of the five sets at its highest openness."""
-    data = load(name)
-    part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
-    arguments: dict[str, Any] = {"batch_size": BATCH}
-    if name in PCA_DIMENSIONS:
-        arguments["pca"] = PCA_DIMENSIONS[name]
-    return _known_only(Problem(part.X_train, part.y_train, part.X_test, part.y_test, arguments))
-
-
-def _known_only(given: Problem) -> Problem:
-    known = np.isin(given.y, given.y_train)
-    return given._replace(X=given.X[known], y=given.y[known])
+    given, pca = lay_out(name, 0, seed), SETTINGS[name].pca
+    arguments: dict[str, Any] = {"batch_size": BATCH} | ({} if pca is None else {"pca": pca})
+    y_train = np.array(given.known)[given.group]
+    return Problem(given.X_train, y_train, given.X_test, np.array(given.labels), arguments)
 
 
 FAMILIES: dict[str, tuple[Callable[[str, int, int | None], Problem], tuple[str, ...]]] = {
@@ -111,8 +104,8 @@ FAMILIES: dict[str, tuple[Callable[[str, int, int | None], Problem], tuple[str, 
     "digits": (digits, tuple(DIGITS)),
     "gaussians": (gaussians, ("5", "10", "20")),
     "blobs": (blobs, ("2", "3", "4")),
-    "breadth": (of_breadth, breadth.NAMES),
-    "five": (of_five, tuple(KNOWN_CLASSES)),
+    "breadth": (of_breadth, TABLES),
+    "five": (of_five, FIVE),
 }
 """How streams of a family are made, and their names."""
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.records import Record
 from benchmarks.trust.closed import SHORTEST
-from benchmarks.trust.running import Record, Run
-from benchmarks.trust.statistics import (
-    Mean,
-    Measure,
-    Seeds,
-    Streams,
-    differences,
-    gather,
-    get,
-    mean_of,
-    over_seeds,
-    paired,
-    short,
-)
+from benchmarks.trust.running import Run
+from benchmarks.trust.statistics import Mean, Seeds, Streams, differences, gather, mean_of, over_seeds, paired, short
 
 ENOUGH_TRAINING = 1_000
 """From so many training instances on the live figure must be near the truth; with fewer its interval must hold it."""
@@ -35,157 +25,105 @@ class Criterion(NamedTuple):
     met: bool
 
 
-def lost(record: Record) -> float | None:
-    """Known right in the last fifth, less what the frozen model gets right there."""
-    return float(record["right_last"] - record["frozen"])
-
-
-def beyond_promise(name: str) -> Measure:
-    """Return what says how much more is called unknown than `promised` leaves room for: 1 less the recall."""
-
-    def measure(record: Record) -> float | None:
-        return None if record["promised"] is None else float(record[name] - (1.0 - record["promised"]))
-
-    return measure
-
-
-def promise_error(record: Record) -> float | None:
-    """Promised recall, less what came."""
-    return None if record["promised"] is None else float(record["promised"] - record["right"])
-
-
-def absolute(measure: Measure) -> Measure:
-    """Return what measures the size of a figure, whatever its sign."""
-
-    def size(record: Record) -> float | None:
-        value = measure(record)
-        return None if value is None else abs(value)
-
-    return size
-
-
 class EachStream(NamedTuple):
-    """What every closed stream must meet: the sign that stands for it, the text, and whether a stream does."""
+    """What every closed stream must meet.
+
+    Attributes
+    ----------
+    sign, wanted
+        The sign that stands for it, and the text.
+    figure
+        Its mean over the seeds must not be worse than a limit.
+    worse
+        1 if more is worse, -1 if less is.
+    limit
+        Of the figure times `worse`.
+    errors
+        Standard errors by which the mean may be beyond.
+    """
 
     sign: str
     wanted: str
-    measure: Measure
-    met: Callable[[Mean], bool]
-    worst: Callable[[Sequence[float]], int]
+    figure: str
+    worse: int
+    limit: float
+    errors: int
+
+    def met(self, mean: Mean) -> bool:
+        """Whether a stream meets it."""
+        return self.worse * mean.mean - self.errors * mean.error <= self.limit
 
 
 EACH = (
     EachStream(
         "a",
         "known-class accuracy in the last fifth: at least the frozen model's - 0.02 (within two standard errors)",
-        lost,
-        lambda mean: mean.most >= -0.02,
-        lambda means: int(np.argmin(means)),
+        *("lost", -1, 0.02, 2),
     ),
     EachStream(
         "b",
         "false unknown rate: at most 1 - expected recall + 0.02 (within two standard errors)",
-        beyond_promise("unknown"),
-        lambda mean: mean.least <= 0.02,
-        lambda means: int(np.argmax(means)),
+        *("beyond", 1, 0.02, 2),
     ),
     EachStream(
         "c",
         "false unknown rate in the last fifth: at most 1 - expected recall + 0.02 (within two standard errors)",
-        beyond_promise("unknown_last"),
-        lambda mean: mean.least <= 0.02,
-        lambda means: int(np.argmax(means)),
+        *("beyond_last", 1, 0.02, 2),
     ),
     EachStream(
-        "d",
-        "announced subclasses: at most 0.1 a stream (within two standard errors)",
-        get("announced"),
-        lambda mean: mean.least <= 0.1,
-        lambda means: int(np.argmax(means)),
+        "d", "announced subclasses: at most 0.1 a stream (within two standard errors)", *("announced", 1, 0.1, 2)
     ),
-    EachStream(
-        "e",
-        "mean over seeds of abs(expected recall - recall): at most 0.08",
-        absolute(promise_error),
-        lambda mean: mean.mean <= 0.08,
-        lambda means: int(np.argmax(means)),
-    ),
+    EachStream("e", "mean over seeds of abs(expected recall - recall): at most 0.08", *("off_by", 1, 0.08, 0)),
 )
 
 
 def not_met(runs: Seeds) -> str:
     """Return the signs of what a closed stream does not meet; what could not be measured is left out."""
-    found = [(each, over_seeds(runs, each.measure)) for each in EACH]
+    found = [(each, over_seeds(runs, each.figure)) for each in EACH]
     return " ".join(each.sign for each, mean in found if mean.n and not each.met(mean))
 
 
 def _of_each(each: EachStream, streams: Streams) -> Criterion:
-    means = {name: over_seeds(runs, each.measure) for name, runs in streams.items()}
-    there = {name: mean for name, mean in means.items() if mean.n}
-    met = [name for name, mean in there.items() if each.met(mean)]
-    found = f"{len(met)} of {len(there)} streams"
-    if there:
-        worst = list(there)[each.worst([mean.mean for mean in there.values()])]
-        found += f"; worst {worst}: {there[worst]}"
-    return Criterion(f"({each.sign}) {each.wanted}", found, len(met) == len(there))
+    means = {name: mean for name, runs in streams.items() if (mean := over_seeds(runs, each.figure)).n}
+    met = sum(map(each.met, means.values()))
+    found = f"{met} of {len(means)} streams"
+    if means:
+        worst = max(means, key=lambda name: each.worse * means[name].mean)
+        found += f"; worst {worst}: {means[worst]}"
+    return Criterion(f"({each.sign}) {each.wanted}", found, met == len(means))
 
 
 class Told(NamedTuple):
-    """The live figure at some moments, beside the truth; arrays of shape (n,), nan where it did not say.
+    """The live figure at some moments: its error, whether its interval covers the truth, the interval's width."""
 
-    Attributes
-    ----------
-    right, unknown
-        Shares of the window's decisions that are right, and that say unknown.
-    recall, low, high, false_unknown
-        What was told.
-    """
-
-    right: np.ndarray
-    unknown: np.ndarray
-    recall: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    false_unknown: np.ndarray
-
-    @property
-    def error(self) -> np.ndarray:
-        """What was told less the truth."""
-        return self.recall - self.right
-
-    @property
-    def covered(self) -> np.ndarray:
-        """Whether the truth is in the interval."""
-        return (self.low <= self.right) & (self.right <= self.high)
+    error: np.ndarray
+    covered: np.ndarray
+    width: np.ndarray
 
 
 def told(records: Iterable[Record]) -> Told:
     """Gather the windows, of at least so many decisions as judging takes, in which the live figure was told."""
     rows = [
-        [right, unknown, *(np.nan if value is None else value for value in said)]
+        [right, *said[:3]]
         for record in records
-        for n, right, unknown, said in record["windows"]
+        for n, right, _, said in record["windows"]
         if n >= SHORTEST and said is not None and said[0] is not None
     ]
-    return Told(*np.array(rows, float).reshape(-1, 6).T)
+    right, recall, low, high = np.array(rows, float).reshape(-1, 4).T
+    return Told(recall - right, (low <= right) & (right <= high), high - low)
 
 
 def _live(records: Sequence[Record]) -> Iterator[Criterion]:
     large = told(record for record in records if record["n_train"] >= ENOUGH_TRAINING)
     small = told(record for record in records if record["n_train"] < ENOUGH_TRAINING)
     if len(large.error):
-        size = np.abs(large.error)
+        size, enough = np.abs(large.error), f"estimated recall, {ENOUGH_TRAINING} training instances or more"
         mean, near = float(size.mean()), float((size <= 0.05).mean())
         where = f"{len(size)} windows, mean signed error {short(float(large.error.mean()))}"
-        enough = f"{ENOUGH_TRAINING} training instances or more"
-        yield Criterion(
-            f"estimated recall, {enough}: mean error at most 0.02", f"{short(mean)}; {where}", mean <= 0.02
-        )
-        yield Criterion(
-            f"estimated recall, {enough}: error at most 0.05 in 95 % of windows", short(near), near >= 0.95
-        )
+        yield Criterion(f"{enough}: mean error at most 0.02", f"{short(mean)}; {where}", mean <= 0.02)
+        yield Criterion(f"{enough}: error at most 0.05 in 95 % of windows", short(near), near >= 0.95)
     if len(small.error):
-        share, width = float(small.covered.mean()), float(np.nanmean(small.high - small.low))
+        share, width = float(small.covered.mean()), float(np.nanmean(small.width))
         found = f"{short(share)} of {len(small.error)} windows; mean width {short(width)}"
         yield Criterion("estimated recall, fewer training instances: interval covers 90 %", found, share >= 0.90)
 
@@ -193,9 +131,8 @@ def _live(records: Sequence[Record]) -> Iterator[Criterion]:
 def _closed(now: Streams, before: Streams) -> Iterator[Criterion]:
     for each in EACH[:4]:
         yield _of_each(each, now)
-    errors = [promise_error(record) for runs in now.values() for record in runs.values()]
-    by_run = mean_of(None if error is None else abs(error) for error in errors)
-    of_means = mean_of(abs(over_seeds(runs, promise_error).mean) for runs in now.values())
+    by_run = mean_of(record.get("off_by") for runs in now.values() for record in runs.values())
+    of_means = mean_of(abs(over_seeds(runs, "off").mean) for runs in now.values())
     found = f"{short(by_run.mean)} over runs; {short(of_means.mean)} over the streams' means"
     yield Criterion("mean over runs of abs(expected recall - recall): at most 0.03", found, by_run.mean <= 0.03)
     yield _of_each(EACH[4], now)
@@ -208,38 +145,36 @@ def _closed(now: Streams, before: Streams) -> Iterator[Criterion]:
 
 
 def _not_lower(
-    wanted: str, now: Streams, before: Streams, measures: Sequence[str], most: float, strictly: bool = False
+    wanted: str,
+    now: Streams,
+    before: Streams,
+    figures: Sequence[str],
+    most: float | None = None,
+    strictly: bool = False,
 ) -> Iterator[Criterion]:
     """Judge that the mean of paired differences is not lower (or is higher), and none lower by more than so much."""
-    found = {
-        f"{name} {measure}".replace(" micro_f", "").replace("_micro_f", ""): differences(
-            now[name], before[name], get(measure)
-        ).mean
-        for name in paired(now, before)
-        for measure in measures
-    }
-    if not found:
-        return
-    mean = float(np.mean(list(found.values())))
-    worst = min(found, key=lambda name: found[name])
-    verb = "higher" if strictly else "not lower"
-    yield Criterion(f"{wanted}: mean {verb} than before", f"{mean:+.4f}", mean > 0 if strictly else mean >= 0)
-    if most < np.inf:
-        limit = short(most)
-        said = f"worst {worst}: {found[worst]:+.4f}"
-        yield Criterion(f"{wanted}: none lower by more than {limit}", said, found[worst] >= -most)
+    pairs = itertools.product(paired(now, before), figures)
+    means = {(name, figure): differences(now[name], before[name], figure).mean for name, figure in pairs}
+    found = {" ".join(key).replace(" micro_f", "").replace("_micro_f", ""): mean for key, mean in means.items()}
+    if found:
+        mean, worst = float(np.mean(list(found.values()))), min(found, key=found.__getitem__)
+        verb = "higher" if strictly else "not lower"
+        yield Criterion(f"{wanted}: mean {verb} than before", f"{mean:+.4f}", mean > 0 if strictly else mean >= 0)
+        if most is not None:
+            said = f"worst {worst}: {found[worst]:+.4f}"
+            yield Criterion(f"{wanted}: none lower by more than {short(most)}", said, found[worst] >= -most)
 
 
 def _open(now: Streams, before: Streams) -> Iterator[Criterion]:
     yield from _not_lower("five sets, micro-F", now, before, ("medium_micro_f", "high_micro_f"), 0.004)
-    yield from _not_lower("five sets, closed-set accuracy", now, before, ("closed_accuracy",), np.inf)
+    yield from _not_lower("five sets, closed-set accuracy", now, before, ("closed_accuracy",))
 
 
 def _breadth(now: Streams, before: Streams) -> Iterator[Criterion]:
     yield from _not_lower("seventeen sets, micro-F", now, before, ("micro_f",), 0.02, strictly=True)
-    found = {name: differences(now[name], before[name], get("ece")).mean for name in paired(now, before)}
+    found = {name: differences(now[name], before[name], "ece").mean for name in paired(now, before)}
     if found:
-        mean, worst = float(np.mean(list(found.values()))), max(found, key=lambda name: found[name])
+        mean, worst = float(np.mean(list(found.values()))), max(found, key=found.__getitem__)
         yield Criterion("seventeen sets, calibration error: mean lower than before", f"{mean:+.4f}", mean < 0)
         said = f"worst {worst}: {found[worst]:+.4f}"
         yield Criterion("seventeen sets, calibration error: none higher by 0.02", said, found[worst] < 0.02)
@@ -247,13 +182,11 @@ def _breadth(now: Streams, before: Streams) -> Iterator[Criterion]:
 
 def _overlap(now: Streams, before: Streams) -> Iterator[Criterion]:
     for measure, where in (("ece", "whole stream"), ("ece_late", "from 1000 instances after the new class began")):
-        means = {name: over_seeds(runs, get(measure)) for name, runs in now.items()}
-        means = {name: mean for name, mean in means.items() if mean.n}
+        means = {name: mean for name, runs in now.items() if (mean := over_seeds(runs, measure)).n}
         if means:
             worst = max(means, key=lambda name: means[name].mean)
-            met = means[worst].mean <= 0.04
             wanted = f"overlap: calibration error at most 0.04 in each, {where}"
-            yield Criterion(wanted, f"worst {worst}: {means[worst]}", met)
+            yield Criterion(wanted, f"worst {worst}: {means[worst]}", means[worst].mean <= 0.04)
 
 
 def _persistent(now: Streams, before: Streams) -> Iterator[Criterion]:
@@ -268,7 +201,7 @@ def _persistent(now: Streams, before: Streams) -> Iterator[Criterion]:
 
 def _demo(now: Streams, before: Streams) -> Iterator[Criterion]:
     for name, runs in now.items():
-        ece = over_seeds(runs, get("ece"))
+        ece = over_seeds(runs, "ece")
         numbers = [record["number"] for record in runs.values()]
         yield Criterion(f"{name}: calibration error at most 0.04", str(ece), ece.mean <= 0.04)
         said = ", ".join(str(number) for number in numbers)

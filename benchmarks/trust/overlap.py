@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks.trust.problems import Problem, figures_of_merit, follow, train
-from stream_osr import SubclassEmerged
+from benchmarks.deciding import scores
+from benchmarks.trust.problems import Problem, follow, train
 from stream_osr.evaluation import expected_calibration_error
 
 KNOWN = 3
@@ -90,14 +90,12 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
     there = bool(new[late].any())
     return {
         "n": len(given.y),
-        **figures_of_merit(heard.label, heard.p_unknown, given.y, range(KNOWN)),
+        **scores(given.y.tolist(), heard.label, heard.p_unknown, range(KNOWN)),
         "ece_late": expected_calibration_error(heard.p_unknown[late], new[late]) if there else None,
         "ece_bayes": expected_calibration_error(bayes, new),
         "ece_late_bayes": expected_calibration_error(bayes[late], new[late]) if there else None,
-        "from_bayes_late": float(np.abs(heard.p_unknown - bayes)[late].mean()) if there else None,
         "p_unknown_late": float(heard.p_unknown[late].mean()) if there else None,
         "share_late": float(new[late].mean()) if there else None,
-        "announced": sum(isinstance(event, SubclassEmerged) for event in heard.events),
         "number": trained.model.new_classes().number,
         "train_seconds": trained.seconds,
         "seconds": heard.seconds,

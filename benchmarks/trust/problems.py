@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +10,8 @@ import pandas as pd
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.discovery.event_base import Event
-from stream_osr.evaluation import OpenSetReport, auroc, expected_calibration_error
+from stream_osr.discovery.events import Event
 from stream_osr.training.training_report import TrainingReport
-
-UNKNOWN = -1
-"""Stands for every class that is not known."""
 
 
 class Problem(NamedTuple):
@@ -60,23 +55,6 @@ def train(given: Problem, seed: int) -> Trained:
     return Trained(model, report, time.process_time() - begin)
 
 
-class Window(NamedTuple):
-    """Some decisions in a row, and what the recognizer said, unasked for labels, when the last of them was out.
-
-    Attributes
-    ----------
-    n, right, unknown
-        Number of decisions, share of them that are right, share that say unknown.
-    told
-        ``expected_recall`` of the recognizer, as a tuple; None: it has none, or could not say.
-    """
-
-    n: int
-    right: float
-    unknown: float
-    told: tuple[float | None, ...] | None
-
-
 class Followed(NamedTuple):
     """What a stream told.
 
@@ -91,7 +69,8 @@ class Followed(NamedTuple):
     events
         In order.
     windows
-        In order, if they were asked for.
+        In order, if they were asked for: number of decisions in a row, shares of them that are right and that say
+        unknown, and ``expected_recall`` when the last of them was out (None: the recognizer did not say).
     seconds
         Processor time of the steps, without what was asked between them.
     """
@@ -101,14 +80,8 @@ class Followed(NamedTuple):
     unknown: np.ndarray
     p_unknown: np.ndarray
     events: list[Event]
-    windows: list[Window]
+    windows: list[list[Any]]
     seconds: float
-
-
-def live(model: OpenSetRecognizer) -> tuple[float | None, ...] | None:
-    """Ask what recall the recognizer expects now; None where it does not say."""
-    found = getattr(model, "expected_recall", None)
-    return None if found is None else tuple(None if value is None else float(value) for value in found)
 
 
 def follow(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray, window: int | None = None) -> Followed:
@@ -128,7 +101,7 @@ def follow(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray, window: int |
     label: list[Any] = [None] * n
     right, unknown, p_unknown = np.zeros(n, bool), np.zeros(n, bool), np.full(n, np.nan)
     events: list[Event] = []
-    windows: list[Window] = []
+    windows: list[list[Any]] = []
     done = asked = 0
     seconds = 0.0
     for begin in range(0, n, step):
@@ -146,35 +119,10 @@ def follow(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray, window: int |
         done += len(decisions)
         if window is not None and (done - asked >= window or (done == n and not asked)):
             part = slice(asked, done)
-            windows.append(Window(done - asked, float(right[part].mean()), float(unknown[part].mean()), live(model)))
+            live = model.expected_recall
+            shares = [float(right[part].mean()), float(unknown[part].mean())]
+            windows.append([done - asked, *shares, None if live is None else list(live)])
             asked = done
     if done != n:
         raise RuntimeError(f"{done} decisions for {n} instances")
     return Followed(label, right, unknown, np.clip(p_unknown, 0.0, 1.0), events, windows, seconds)
-
-
-def figures_of_merit(
-    label: Sequence[Any], p_unknown: np.ndarray, y: np.ndarray, known: Sequence[Any]
-) -> dict[str, Any]:
-    """Judge decisions on a stream of known and unknown classes.
-
-    Parameters
-    ----------
-    label, p_unknown
-        Of each decision.
-    y
-        True labels, shape (n,).
-    known
-        Labels of the known classes.
-    """
-    number = {name: j for j, name in enumerate(known)}
-    truth = np.array([number.get(name, UNKNOWN) for name in y.tolist()])
-    report = OpenSetReport(range(len(number)), UNKNOWN)
-    report.update_many(truth.tolist(), [number.get(name, UNKNOWN) for name in label])
-    return {
-        "micro_f": report.micro_f,
-        "known_right": report.known_accuracy,
-        "unknown_recall": report.unknown_recall,
-        "auroc": auroc(p_unknown, truth == UNKNOWN),
-        "ece": expected_calibration_error(p_unknown, truth == UNKNOWN),
-    }

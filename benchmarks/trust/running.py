@@ -1,25 +1,18 @@
-"""Runs: what one is, which are wanted, and measuring them so that an interruption costs what was under way only."""
+"""Runs: what one is, which are wanted, and how one is measured."""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import signal
-import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.openset import results
-from benchmarks.openset.cells import versions
-from benchmarks.openset.methods.stream import compile_kernels
-from benchmarks.trust import breadth, closed, demonstration, opened, overlap, persistent
-
-Record = dict[str, Any]
-"""A run's fields, ``status`` ("done" or "failed"), and what was measured or the ``error``."""
+from benchmarks.openset.methods.stream import warm_up
+from benchmarks.openset.sets import FIVE
+from benchmarks.records import Record, failure, lines, versions
+from benchmarks.tabular import TABLES
+from benchmarks.trust import closed, opened, overlap, persistent
 
 
 class Part(NamedTuple):
@@ -31,11 +24,11 @@ class Part(NamedTuple):
 
 PARTS = {
     "closed": Part(closed.measure, closed.STREAMS),
-    "open": Part(opened.measure, opened.STREAMS),
-    "breadth": Part(breadth.measure, breadth.STREAMS),
+    "open": Part(opened.five, FIVE),
+    "breadth": Part(opened.table, TABLES),
     "overlap": Part(overlap.measure, overlap.STREAMS),
     "persistent": Part(persistent.measure, persistent.STREAMS),
-    "demo": Part(demonstration.measure, demonstration.STREAMS),
+    "demo": Part(opened.demonstration, ("demo",)),
 }
 
 
@@ -46,11 +39,6 @@ class Run(NamedTuple):
     stream: str
     seed: int
     length: int | None = None
-
-    @classmethod
-    def from_record(cls, record: Record) -> Run:
-        """Read the fields of a record."""
-        return cls(*(record[name] for name in cls._fields))
 
 
 def plan(
@@ -75,53 +63,18 @@ def plan(
     ]
 
 
-def measure(run: Run) -> Record:
+def measure(run: Run) -> list[Record]:
     """Measure a run; what goes wrong becomes a failed record."""
-    compile_kernels()
+    warm_up()
     try:
         with threadpool_limits(1):
             found = PARTS[run.part].measure(run.stream, run.seed, run.length)
     except Exception as error:
-        where = "".join(traceback.format_tb(error.__traceback__)[-2:]).replace(str(Path(__file__).parents[2]), ".")
-        found = {"status": "failed", "error": f"{type(error).__name__}: {error}", "where": where}
-    return {**run._asdict(), "status": "done", **found, "versions": versions()}
-
-
-def measure_all(runs: Sequence[Run], path: Path, jobs: int = 1) -> Iterator[Record]:
-    """Measure runs in so many processes; each record is in the file when it is yielded."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for record in map(measure, runs) if jobs == 1 else _in_processes(runs, jobs):
-        results.append(path, record)
-        yield record
-
-
-def _in_processes(runs: Sequence[Run], jobs: int) -> Iterator[Record]:
-    context = multiprocessing.get_context("spawn")  # compiled kernels and threads do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_interrupts_to_parent) as pool:
-        try:
-            for future in as_completed([pool.submit(measure, run) for run in runs]):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        found = failure(error)
+    return [{**run._asdict(), "status": "done", **found, "versions": versions()}]
 
 
 def read(path: Path) -> dict[Run, Record]:
     """Read the latest record of each run that did not fail; a line that is not whole counts as absent."""
-    found: dict[Run, Record] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-                run = Run.from_record(record)
-            except (ValueError, KeyError, TypeError):
-                continue
-            if record.get("status") == "done":
-                found[run] = record
-    return found
+    done = (record for record in lines(path) if record["status"] == "done")
+    return {Run(*(record[name] for name in Run._fields)): record for record in done}

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.trust.running import PARTS, Record, Run
+from benchmarks.records import Record
+from benchmarks.trust.running import PARTS, Run
 
 Seeds = Mapping[int, Record]
 """The runs of a stream by seed."""
 
 Streams = Mapping[str, Seeds]
 """The runs of a part by stream, in the order of the part."""
-
-Measure = Callable[[Record], float | None]
 
 
 class Mean(NamedTuple):
@@ -35,18 +34,7 @@ class Mean(NamedTuple):
     def __str__(self) -> str:
         if not self.n:
             return ""
-        error = f" ± {short(self.error)}" if self.n > 1 else ""
-        return f"{short(self.mean)}{error}"
-
-    @property
-    def most(self) -> float:
-        """The mean and two standard errors."""
-        return self.mean + 2 * self.error
-
-    @property
-    def least(self) -> float:
-        """The mean less two standard errors."""
-        return self.mean - 2 * self.error
+        return f"{short(self.mean)} ± {short(self.error)}" if self.n > 1 else short(self.mean)
 
 
 def short(value: float) -> str:
@@ -75,19 +63,14 @@ def mean_of(values: Iterable[float | None]) -> Mean:
     return Mean(float(np.mean(found)), error, len(found))
 
 
-def get(name: str) -> Measure:
-    """Return what reads a figure of a record."""
-    return lambda record: record.get(name)
-
-
-def over_seeds(runs: Seeds, measure: Measure) -> Mean:
+def over_seeds(runs: Seeds, figure: str) -> Mean:
     """Average a figure of a stream."""
-    return mean_of(measure(record) for record in runs.values())
+    return mean_of(record.get(figure) for record in runs.values())
 
 
-def differences(now: Seeds, before: Seeds, measure: Measure) -> Mean:
+def differences(now: Seeds, before: Seeds, figure: str) -> Mean:
     """Average the difference that a change made, over the seeds that both have."""
-    pairs = [(measure(now[seed]), measure(before[seed])) for seed in now if seed in before]
+    pairs = [(now[seed].get(figure), before[seed].get(figure)) for seed in now if seed in before]
     return mean_of(None if a is None or b is None else a - b for a, b in pairs)
 
 
@@ -98,7 +81,22 @@ def gather(records: Mapping[Run, Record], part: str) -> dict[str, dict[int, Reco
     found: dict[str, dict[int, Record]] = {}
     for run in sorted(chosen, key=lambda run: (place[run.stream], run.length or math.inf, run.seed)):
         name = run.stream if run.length is None else f"{run.stream} (at most {run.length})"
-        found.setdefault(name, {})[run.seed] = records[run]
+        found.setdefault(name, {})[run.seed] = derived(records[run])
+    return found
+
+
+def derived(record: Record) -> Record:
+    """Add the figures of a closed stream that are differences of others.
+
+    ``lost``: known right in the last fifth, less what the frozen model gets right there. ``beyond``: how much more is
+    called unknown than the expected recall leaves room for. ``off``: expected recall, less what came.
+    """
+    if "right_last" not in record:
+        return record
+    found = record | {"lost": record["right_last"] - record["frozen"]}
+    if (promised := record["promised"]) is not None:
+        found |= {"beyond": record["unknown"] - (1.0 - promised), "off": promised - record["right"]}
+        found |= {"beyond_last": record["unknown_last"] - (1.0 - promised), "off_by": abs(found["off"])}
     return found
 
 

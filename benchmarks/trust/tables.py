@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.records import Record
 from benchmarks.trust.criteria import criteria, not_met, told
-from benchmarks.trust.running import Record, Run
-from benchmarks.trust.statistics import (
-    Mean,
-    Seeds,
-    Streams,
-    differences,
-    gather,
-    get,
-    mean_of,
-    over_seeds,
-    paired,
-    short,
-)
+from benchmarks.trust.running import Run
+from benchmarks.trust.statistics import Mean, Seeds, Streams, differences, gather, mean_of, over_seeds, paired, short
+from benchmarks.written import table
+
+HEADS = {
+    "promised": "expected recall",
+    "frozen": "frozen",
+    "right": "known-class accuracy",
+    "right_last": "last fifth",
+    "unknown": "false unknown rate",
+    "unknown_last": "last fifth",
+    "announced": "announced",
+    "standing": "standing",
+    "closed_accuracy": "closed set",
+    "medium_micro_f": "medium",
+    "high_micro_f": "highest",
+    "high_auroc": "AUROC, highest",
+    "high_ece": "calibration error, highest",
+    "micro_f": "micro-F",
+    "auroc": "AUROC",
+    "ece": "calibration error",
+    "known_right": "known-class accuracy",
+    "unknown_recall": "unknown recall",
+    "ece_bayes": "of the true densities",
+    "ece_late": "settled",
+    "ece_late_bayes": "of the true densities",
+    "p_unknown_late": "mean p_unknown, settled",
+    "share_late": "share of new instances, settled",
+    "number": "new classes",
+    "accuracy": "accuracy",
+    "accuracy_last": "last fifth",
+    "accuracy_bayes": "of the true densities",
+    "drifted": "ClassDrifted",
+}
+"""Heads of figures."""
 
 TITLES = {
     "closed": "Closed streams",
@@ -32,132 +54,46 @@ TITLES = {
     "demo": "The segments of the demonstration, sky, foliage and window new",
 }
 
-COLUMNS: dict[str, dict[str, str]] = {
-    "closed": {
-        "promised": "expected recall",
-        "frozen": "frozen",
-        "right": "known-class accuracy",
-        "right_last": "last fifth",
-        "unknown": "false unknown rate",
-        "unknown_last": "last fifth",
-        "announced": "announced",
-        "standing": "standing",
-    },
-    "open": {
-        "closed_accuracy": "closed set",
-        "medium_micro_f": "medium",
-        "high_micro_f": "highest",
-        "high_auroc": "AUROC, highest",
-        "high_ece": "calibration error, highest",
-    },
-    "breadth": {
-        "micro_f": "micro-F",
-        "auroc": "AUROC",
-        "ece": "calibration error",
-        "known_right": "known-class accuracy",
-        "unknown_recall": "unknown recall",
-    },
-    "overlap": {
-        "ece": "calibration error",
-        "ece_bayes": "of the true densities",
-        "ece_late": "settled",
-        "ece_late_bayes": "of the true densities",
-        "p_unknown_late": "mean p_unknown, settled",
-        "share_late": "share of new instances, settled",
-        "known_right": "known-class accuracy",
-        "unknown_recall": "unknown recall",
-        "number": "new classes",
-    },
-    "persistent": {
-        "accuracy": "accuracy",
-        "accuracy_last": "last fifth",
-        "accuracy_bayes": "of the true densities",
-        "known_right": "known-class accuracy",
-        "unknown_recall": "unknown recall",
-        "drifted": "ClassDrifted",
-        "announced": "announced",
-        "number": "new classes",
-    },
-    "demo": {
-        "ece": "calibration error",
-        "auroc": "AUROC",
-        "micro_f": "micro-F",
-        "known_right": "known-class accuracy",
-        "unknown_recall": "unknown recall",
-        "number": "new classes",
-        "announced": "announced",
-    },
+FIGURES = {
+    "closed": "promised frozen right right_last unknown unknown_last announced standing",
+    "open": "closed_accuracy medium_micro_f high_micro_f high_auroc high_ece",
+    "breadth": "micro_f auroc ece known_right unknown_recall",
+    "overlap": "ece ece_bayes ece_late ece_late_bayes p_unknown_late share_late known_right unknown_recall number",
+    "persistent": "accuracy accuracy_last accuracy_bayes known_right unknown_recall drifted announced number",
+    "demo": "ece auroc micro_f known_right unknown_recall number announced",
 }
-"""Figures of each part and how they are headed."""
+"""Figures of each part, in the order of the columns."""
 
 AVERAGED = ("open", "breadth")
 """Parts in which a last row has the means over streams."""
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a table; all columns but the first are numbers.
-
-    Examples
-    --------
-    >>> print(table(["set", "F"], [["A", "0.9"]]))
-    | set | F |
-    | --- | ---: |
-    | A | 0.9 |
-    """
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def seeds_said(streams: Streams) -> str:
-    """Write which seeds there are.
-
-    Examples
-    --------
-    >>> seeds_said({"A": {0: {}, 1: {}, 2: {}, 7: {}}})
-    '0-2, 7'
-    """
-    seeds = sorted({seed for runs in streams.values() for seed in runs})
-    cuts = [0, *(i for i in range(1, len(seeds)) if seeds[i] != seeds[i - 1] + 1), len(seeds)]
-    parts = [seeds[a:b] for a, b in pairwise(cuts) if a < b]
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-
-
-def _live_cells(runs: Seeds) -> list[str]:
-    """Write how far the live figure is from the truth on average, and how often its interval holds it."""
-    found = told(runs.values())
-    if not len(found.error):
-        return ["", ""]
-    return [short(float(np.abs(found.error).mean())), short(float(found.covered.mean()))]
-
-
-def _more_cells(part: str, runs: Seeds) -> list[str]:
-    """Write what is in a row beside means of figures."""
-    seconds = over_seeds(runs, get("seconds")).mean
-    cells = [f"{seconds:.2f}"]
-    if part == "closed":
-        return [*_live_cells(runs), *cells, not_met(runs)]
-    return cells
-
-
 def part_table(part: str, streams: Streams) -> str:
     """Write the means over seeds of a part."""
-    columns = COLUMNS[part]
-    more = {"closed": ["live: difference", "covered", "seconds", "not met"]}.get(part, ["seconds"])
-    training = part == "closed"
-    heads = ["stream", "seeds", *(["training", "stream"] if training else []), *columns.values(), *more]
+    columns, closed = FIGURES[part].split(), part == "closed"
+    sizes, live = (["n_train", "n"], ["live: difference", "covered"]) if closed else ([], [])
+    heads = [
+        "stream",
+        "seeds",
+        *["training", "stream"][: len(sizes)],
+        *map(HEADS.get, columns),
+        *live,
+        "seconds",
+    ]
     rows = []
     for name, runs in streams.items():
-        sizes = [f"{over_seeds(runs, get(size)).mean:.0f}" for size in ("n_train", "n")] if training else []
-        means = [str(over_seeds(runs, get(figure))) for figure in columns]
-        rows.append([name, str(len(runs)), *sizes, *means, *_more_cells(part, runs)])
+        cells = [f"{over_seeds(runs, size).mean:.0f}" for size in sizes]
+        cells += [str(over_seeds(runs, figure)) for figure in columns]
+        if closed:  # how far the live figure is from the truth on average, and how often its interval holds it
+            found = told(runs.values())
+            figures = (np.abs(found.error), found.covered) if len(found.error) else ()
+            cells += [short(float(each.mean())) for each in figures] or ["", ""]
+        cells += [f"{over_seeds(runs, 'seconds').mean:.2f}", *([not_met(runs)] if closed else [])]
+        rows.append([name, str(len(runs)), *cells])
     if part in AVERAGED and len(streams) > 1:
-        means = [short(mean_of(_means(streams, figure)).mean) for figure in columns]
-        rows.append(["mean", "", *means, *[""] * len(more)])
-    return table(heads, rows)
-
-
-def _means(streams: Streams, figure: str) -> list[float]:
-    return [mean.mean for runs in streams.values() if (mean := over_seeds(runs, get(figure))).n]
+        means = (mean_of(over_seeds(runs, figure).mean for runs in streams.values()) for figure in columns)
+        rows.append(["mean", "", *(short(mean.mean) for mean in means), ""])
+    return table([*heads, *(["not met"] if closed else [])], rows, right=True)
 
 
 def _seconds(now: Seeds, before: Seeds) -> str:
@@ -168,13 +104,13 @@ def _seconds(now: Seeds, before: Seeds) -> str:
 
 def difference_table(part: str, now: Streams, before: Streams) -> str:
     """Write the paired differences of a part, and the ratio of processor times."""
-    columns = COLUMNS[part]
+    columns = FIGURES[part].split()
     rows = []
     found: dict[str, list[float]] = {figure: [] for figure in columns}
     for name in paired(now, before):
         cells = []
         for figure in columns:
-            difference = differences(now[name], before[name], get(figure))
+            difference = differences(now[name], before[name], figure)
             cells.append(_signed(difference))
             if difference.n:
                 found[figure].append(difference.mean)
@@ -182,7 +118,7 @@ def difference_table(part: str, now: Streams, before: Streams) -> str:
         rows.append([name, str(both), *cells, _seconds(now[name], before[name])])
     over = [_signed(mean_of(values)._replace(error=math.nan)) for values in found.values()]
     rows.append(["mean", "", *over, ""])
-    return table(["now less before", "seeds", *columns.values(), "seconds, ratio"], rows)
+    return table(["now less before", "seeds", *map(HEADS.get, columns), "seconds, ratio"], rows, right=True)
 
 
 def _signed(mean: Mean) -> str:
@@ -202,10 +138,11 @@ def markdown(records: Mapping[Run, Record], before: Mapping[Run, Record]) -> str
         now, was = gather(records, part), gather(before, part)
         if not now:
             continue
-        parts += [f"## {title} (seeds {seeds_said(now)})", part_table(part, now)]
+        seeds = sorted({seed for runs in now.values() for seed in runs})
+        parts += [f"## {title} (seeds {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))})", part_table(part, now)]
         if paired(now, was):
             parts.append(difference_table(part, now, was))
     judged = criteria(records, before)
     rows = [[one.wanted, one.found, "met" if one.met else "**not met**"] for one in judged]
-    parts += ["## Criteria", table(["criterion", "result", ""], rows)]
+    parts += ["## Criteria", table(["criterion", "result", ""], rows, right=True)]
     return "\n\n".join(parts)

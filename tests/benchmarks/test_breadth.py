@@ -7,8 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from benchmarks.breadth.__main__ import measure
-from benchmarks.breadth.recipes import RECIPES
+from benchmarks.breadth import RECIPES, measure
 from benchmarks.paper.datasets import data_directory
 from benchmarks.tabular import BLOCKS, TABLES, divide
 from tests.data import need_data

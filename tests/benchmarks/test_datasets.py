@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper import datasets
-from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
+from stream_osr.errors import InvalidParameter, StreamOSRError
 from tests.data import need_data
 
 
@@ -37,14 +37,6 @@ def test_sets_have_the_size_that_the_paper_and_the_providers_state(name):
 
 
 @pytest.mark.needs("data")
-def test_usps_is_the_providers_training_part_unless_all_is_requested():
-    part, everything = need_data("USPS"), need_data("USPS", full=True)
-    assert len(everything.X) == 9298
-    np.testing.assert_array_equal(part.X, everything.X[:7291])
-    np.testing.assert_array_equal(part.y, everything.y[:7291])
-
-
-@pytest.mark.needs("data")
 def test_experiments_of_the_paper_fit_the_sets():
     assert datasets.KNOWN_CLASSES.keys() == datasets.UNKNOWN_CLASSES.keys()
     for name, n_known in datasets.KNOWN_CLASSES.items():
@@ -72,31 +64,3 @@ def test_the_error_of_a_missing_file_names_the_place_and_the_remedy(directory):
         assert text in str(caught.value)
     with pytest.raises(InvalidParameter, match="LETTER, PENDIGITS, USPS"):
         datasets.load("letter")
-
-
-def test_invalid_files_are_refused(directory):
-    path, rows = directory / "COIL20.npz", np.zeros((2, 2))
-
-    def refused(message):
-        with pytest.raises(ConnectorError, match=message) as caught:
-            datasets.load("COIL20")
-        assert not isinstance(caught.value, FileNotFoundError)
-
-    for arrays, message in (
-        ({"X": rows}, "cannot be read"),
-        ({"X": rows, "y": np.zeros(3)}, "y of shape"),
-        ({"X": np.zeros(3), "y": np.zeros(3)}, "X of shape"),
-        ({"X": rows, "y": np.array([{}, 1], dtype=object)}, "cannot be read"),
-    ):
-        np.savez(path, **arrays)
-        refused(message)
-    for content in (b"", b"not an archive", b"PK\x03\x04 cut short"):
-        path.write_bytes(content)
-        refused("cannot be read")
-
-
-def test_usps_without_its_division_is_refused_unless_all_is_requested(directory):
-    np.savez(directory / "USPS.npz", X=np.zeros((3, 2)), y=np.zeros(3))
-    with pytest.raises(ConnectorError, match="n_train"):
-        datasets.load("USPS")
-    assert len(datasets.load("USPS", full=True).X) == 3

@@ -52,7 +52,6 @@ def test_settings_print_and_write_figures(tmp_path, capsys, monkeypatch):
         assert f"{name}, seeds 100 to 100" in printed
     for run in figures["closed"]:
         assert run["instances"] == 290
-        assert run["false"] == len(run["alarms"])
     for run in figures["open"]:
         assert len(run["late"]) == 10
         assert all(n is None or 1 <= n <= 72 for n in run["late"].values())

@@ -49,8 +49,7 @@ def test_drift_of_a_real_set(monkeypatch):
     need_data("PENDIGITS")
     monkeypatch.setattr(drift, "MOVING", 1)
     monkeypatch.setattr(drift, "CHANGES", drift.CHANGES[2::3])
-    figures = list(drift.measure([100], ["PENDIGITS", "COIL20"]))
-    assert all(run["dataset"] == "PENDIGITS" and run["seed"] == 100 for run in figures)
+    figures = [{"dataset": "PENDIGITS", **run} for run in drift.measure("PENDIGITS", 100)]
     runs = {run["stream"]: run for run in figures}
     assert list(runs) == ["closed", "open", "switched on", *map(str, drift.CHANGES)]
     assert runs["closed"]["false"] == 0
@@ -59,4 +58,4 @@ def test_drift_of_a_real_set(monkeypatch):
         assert 8 <= runs[name]["delay"] < 120
     table = drift.table(figures).splitlines()
     assert len(table) == 2 + len(figures)
-    assert "1 of 1" in next(line for line in table if line.startswith("shift 3 "))
+    assert "1 of 1" in next(line for line in table if line.startswith("| shift 3 "))

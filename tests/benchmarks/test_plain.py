@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.plain import plain_step
-from stream_osr.model import sampler as sampler
+from stream_osr.model import sampler
 from stream_osr.model.feature_space.whitening import fit_whitening, whiten
 from stream_osr.model.known import densities
 from stream_osr.model.location_fit import fit_location
@@ -14,6 +13,7 @@ from stream_osr.model.moves.hyperparameters import make_grid
 from stream_osr.model.prior import make_prior
 from stream_osr.model.student_t import CONJUGATE
 from stream_osr.model.training import summarize, train
+from tests.oracles.plain import plain_step
 
 D, KNOWN, NEW = 6, 4, 3
 

@@ -71,23 +71,10 @@ def test_labels_are_returned_as_python_objects():
     assert all(type(label) is str for label in split(X, names, 2, 1, 0).unknown)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_known": 0}, "n_known is 0"),
-        ({"n_unknown": -1}, "n_unknown is -1"),
-        ({"n_unknown": 3}, "2 known and 3 unknown classes were requested, but y has 4"),
-        ({"train_share": 1.0}, "train_share is 1.0"),
-        ({"train_share": 0.1}, "leaves none to train on"),
-        ({"y": [0, 1]}, "y of shape"),
-        ({"X": np.zeros(16)}, "X is of shape"),
-        *(({"known": known}, "expected 2 different classes") for known in ([1], [1, 1], [1, 9])),
-    ],
-)
-def test_impossible_splits_are_refused_with_the_reason(changes, message):
+def test_a_split_into_more_classes_than_there_are_is_refused():
     X, y = numbered([4] * 4)
-    with pytest.raises(InvalidParameter, match=message):
-        split(**{"X": X, "y": y, "n_known": 2, "n_unknown": 1, "seed": 0, **changes})
+    with pytest.raises(InvalidParameter, match="2 known and 3 unknown classes were requested, but y has 4"):
+        split(X, y, n_known=2, n_unknown=3, seed=0)
 
 
 def test_half_of_the_classes_are_known_in_a_validation_split():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Setup
-from benchmarks.openset.methods.echo import change
+from benchmarks.openset.methods.streamndr import change
 
 ECSMINER = ("ECSMiner", "ECSMiner with feedback")
 RIVALS = ("MINAS", *ECSMINER, "ECHO", "SENCForest", "Dirichlet process mixture", "Brand-like")
-SETUP = Setup(None, 3, None, {})
+SETUP = Setup(None, 3, {})
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.openset import statistics
-from benchmarks.openset.statistics import LARGEST_EXACT, holm, mean_interval, paired, sign_flip
+from benchmarks.openset.statistics import holm, mean_interval, paired, sign_flip
 from tests.tiers import examples
 
 
@@ -30,30 +29,14 @@ def test_few_values():
     assert mean_interval([0.5] * 4) == (4, 0.5, 0.5, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([0.1, math.nan],), "value 1 is nan"),
-        (([math.inf, 0.2],), "value 0 is inf"),
-        (([0.1, 0.2], 1.0), "level is 1"),
-        (([0.1, 0.2], 0.95, -0.1), "test_to_train is -0.1"),
-        (([0.1, 0.2], 0.95, math.nan), "test_to_train is nan"),
-    ],
-)
-def test_interval_refuses_what_is_no_figure(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        mean_interval(*arguments)
-
-
 def test_paired_interval_is_that_of_the_paired_t_test():
     ours, others = np.random.default_rng(2).normal(size=(2, 9))
     pairs = dict(enumerate(ours)), dict(enumerate(others))
-    found, corrected = paired(*pairs, level=0.9), paired(*pairs, level=0.9, test_to_train=0.5)
+    found = paired(*pairs, level=0.9)
     assert (found.low, found.high) == pytest.approx(stats.ttest_rel(ours, others).confidence_interval(0.9))
     assert found.mean == pytest.approx((ours - others).mean())
     assert (found.wins, found.losses) == ((ours > others).sum(), (ours < others).sum())
-    assert corrected.high - corrected.low == pytest.approx((found.high - found.low) * math.sqrt(1 + 9 * 0.5))
-    assert corrected.p == found.p == sign_flip(ours - others)
+    assert found.p == sign_flip(ours - others)
 
 
 def test_pairs_are_by_seed_whatever_the_order_and_others_are_counted():
@@ -73,13 +56,6 @@ def test_sign_flip_is_exact_though_sums_are_rounded(pairs):
     assert sign_flip([a / 40 - b / 40 for a, b in pairs]) == np.mean(flipped >= abs(whole.sum()))
 
 
-def test_drawn_patterns_are_near_the_exact_ones_always_the_same_and_never_none():
-    d = np.random.default_rng(3).normal(0.4, 1, size=LARGEST_EXACT + 1)
-    expected = stats.permutation_test((d,), np.mean, permutation_type="samples", n_resamples=2 ** len(d)).pvalue
-    assert sign_flip(d) == sign_flip(d) == pytest.approx(expected, abs=4 * math.sqrt(expected / statistics.N_DRAWN))
-    assert sign_flip(np.ones(60)) == 1 / (statistics.N_DRAWN + 1)
-
-
 @examples(60)
 @given(st.lists(st.integers(0, 100).map(lambda n: n / 100), min_size=1, max_size=8), st.integers(1, 100))
 def test_holm_rejects_what_stepping_down_rejects(p, percent):
@@ -95,5 +71,3 @@ def test_holm_rejects_what_stepping_down_rejects(p, percent):
 def test_holm_does_not_count_missing_comparisons():
     np.testing.assert_allclose(holm([math.nan, 0.02, math.nan, 0.01]), [math.nan, 0.02, math.nan, 0.02])
     assert np.isnan(holm([math.nan])).all()
-    with pytest.raises(ValueError, match=r"hold 1\.2"):
-        holm([0.1, 1.2])

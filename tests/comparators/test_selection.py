@@ -8,8 +8,7 @@ import pytest
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select, select_family
 from benchmarks.openset.comparators.check import PUBLISHED, figures
 from benchmarks.openset.comparators.margin_classifier import MachinePool
-from benchmarks.openset.comparators.pi_svm import PISVM
-from benchmarks.openset.comparators.w_svm import WSVM
+from benchmarks.openset.comparators.weibull_machines import PISVM, WSVM
 from benchmarks.paper.protocol import validation_split
 from stream_osr.evaluation import OpenSetReport
 from tests.data import need_data

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, at_least, within
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier
+from benchmarks.openset.comparators.neighbours import axes_of
 from benchmarks.openset.comparators.weibull import Weibull, fit_weibull
-from benchmarks.openset.comparators.whitening import no_whitening, within_class_whitening
 
 ROWS = 2048
 """Instances whose distances are held at a time."""
 
 
+@dataclass(repr=False, eq=False)
 class ExtremeValueMachine(OpenSetClassifier):
     """Extreme Value Machine of Rudd et al. [1]_.
 
@@ -47,22 +50,16 @@ class ExtremeValueMachine(OpenSetClassifier):
     [0, 1, -1]
     """
 
-    weibull_: Weibull
-    whitening_: NDArray[np.float64]
-    X_: NDArray[np.float64]
-    y_: NDArray[np.int64]
-
-    def __init__(self, tail: int = 50, delta: float = 0.5, whiten: bool = False) -> None:
-        self.tail = tail
-        self.delta = delta
-        self.whiten = whiten
+    tail: int = 50
+    delta: float = 0.5
+    whiten: bool = False
 
     def cut(self) -> float:
         """One minus `delta`."""
         return 1.0 - self.delta
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.whitening_ = within_class_whitening(X, y) if self.whiten else no_whitening(X)
+        self.whitening_ = axes_of(X, y, self.whiten)
         X = X @ self.whitening_
         self.X_ = X
         self.y_ = y
@@ -80,10 +77,6 @@ class ExtremeValueMachine(OpenSetClassifier):
     def _inclusion(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         hazard = self.weibull_.hazard(cdist(X, self.X_))
         return np.exp(-np.stack([hazard[:, self.y_ == label].min(axis=1) for label in self.classes_], axis=1))
-
-    def _check(self) -> None:
-        at_least("tail", self.tail, 2)
-        within("delta", self.delta, 0, 1)
 
 
 def _margins(X: NDArray[np.float64], others: NDArray[np.float64], n: int) -> Weibull:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.openset.comparators.base import Decisions, above_zero, at_least, one_of, within
-from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained
-from benchmarks.openset.comparators.margins import Kernel
+from benchmarks.openset.comparators.base import Decisions
+from benchmarks.openset.comparators.margin_classifier import Kernel, MarginClassifier, Request, Trained
 
 MOVES = 50
 """Of both planes at most; a few are needed."""
@@ -29,6 +29,7 @@ class Slab(NamedTuple):
     far: float
 
 
+@dataclass(repr=False, eq=False)
 class OneVsSet(MarginClassifier):
     """1-vs-Set machine of Scheirer et al. [1]_.
 
@@ -70,19 +71,11 @@ class OneVsSet(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        gamma: float | Literal["auto"] | None = None,
-        risk_weight: float = 1.0,
-        near_pressure: float = 0.0,
-        scaling: str = "each",
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.risk_weight = risk_weight
-        self.near_pressure = near_pressure
-        self.scaling = scaling
+    C: float = 1.0
+    gamma: float | Literal["auto"] | None = None
+    risk_weight: float = 1.0
+    near_pressure: float = 0.0
+    scaling: str = "each"
 
     def cut(self) -> float:
         """Zero: the planes are the cut."""
@@ -113,16 +106,6 @@ class OneVsSet(MarginClassifier):
         """Decide for the deepest; outside all slabs, unknownness is positive."""
         depth = opinions[0]
         return Decisions(classes[depth.argmax(axis=1)], -depth.max(axis=1))
-
-    def _check(self) -> None:
-        super()._check()
-        above_zero("C", self.C)
-        if isinstance(self.gamma, str):
-            one_of("gamma", self.gamma, ("auto",))
-        elif self.gamma is not None:
-            above_zero("gamma", self.gamma)
-        at_least("risk_weight", self.risk_weight, 0)
-        within("near_pressure", self.near_pressure, 0, 1)
 
 
 def best_slab(

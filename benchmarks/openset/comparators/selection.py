@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,22 +11,17 @@ from numpy.typing import NDArray
 
 from benchmarks.openset.comparators.base import UNKNOWN, Decisions, OpenSetClassifier
 from benchmarks.openset.comparators.evm import ExtremeValueMachine
-from benchmarks.openset.comparators.gmm import GaussianMixtures
-from benchmarks.openset.comparators.knn import KNNDistance
-from benchmarks.openset.comparators.lda import LDAPosterior
+from benchmarks.openset.comparators.gaussian import GaussianMixtures, LDAPosterior, QDAChi2
 from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier, Request
+from benchmarks.openset.comparators.neighbours import OSNN, KNNDistance
 from benchmarks.openset.comparators.one_vs_set import OneVsSet
-from benchmarks.openset.comparators.osnn import OSNN
-from benchmarks.openset.comparators.pi_svm import PISVM
-from benchmarks.openset.comparators.qda import QDAChi2
-from benchmarks.openset.comparators.w_svm import WOSVM, WSVM
+from benchmarks.openset.comparators.weibull_machines import PISVM, WOSVM, WSVM
 from benchmarks.paper.protocol import ValidationSplit, validation_split
-from stream_osr.errors import InvalidParameter
 
 COSTS = tuple(2.0**power for power in range(-5, 6))
 GAMMAS = tuple(2.0**power for power in range(-8, 4))
 RHOS = tuple(10.0**power for power in range(-7, 0))
-SCALINGS = ("each", "one")
+SCALINGS = "each", "one"
 
 
 class Method(NamedTuple):
@@ -41,7 +37,7 @@ class Method(NamedTuple):
         Name and values of the parameter that only moves the cut; none for 1-vs-Set.
     """
 
-    make: Callable[..., OpenSetClassifier]
+    make: type[OpenSetClassifier]
     grid: Mapping[str, tuple[Any, ...]]
     cuts: tuple[str, tuple[float, ...]] | None
 
@@ -83,24 +79,16 @@ VARIANTS: dict[str, Method] = {
 }
 """Comparators prepared otherwise than on record: often the harder ones to beat. `select` takes their names too."""
 
+ALL = METHODS | VARIANTS
+
+
+def on_machines(name: str) -> bool:
+    """Whether a method reads support vector machines, which several methods can share."""
+    return issubclass(ALL[name].make, MarginClassifier)
+
 
 def select(method: str, X_train: NDArray[np.float64], y_train: NDArray[np.int64], seed: int) -> OpenSetClassifier:
-    """Choose a method's parameters on the validation split, and fit it to the whole training part.
-
-    Parameters
-    ----------
-    method
-        One of `METHODS` or `VARIANTS`.
-    X_train, y_train
-        Training part: instances and integer labels, 0 or above.
-    seed
-        Of the validation split.
-
-    Raises
-    ------
-    InvalidParameter
-        If there is no method of that name, or the training part cannot be divided.
-    """
+    """Choose the parameters of one method of `ALL`, and fit it: `select_family` with one member."""
     return select_family([method], X_train, y_train, seed)[method]
 
 
@@ -111,67 +99,64 @@ def select_family(
     seed: int,
     held: Mapping[str, Any] | None = None,
 ) -> dict[str, OpenSetClassifier]:
-    """`select` for several methods, those on support vector machines sharing them.
+    """Choose the parameters of methods on the validation split of a seed, and fit them to the whole training part.
 
-    The criterion is the mean of micro-F on the closed and on the open simulation; among equals the first in
-    the grid is taken. Where features are scaled, how is a choice of the method's own, but for 1-vs-Set; they are so
-    by the ranges of the whole training part throughout: if the simulated unknown classes alone lay outside them,
-    thresholds would be chosen for an easier problem than the test is. `held` are parameters that are not searched but
-    have this value, in the methods that have them.
-    """
-    names = list(methods)
-    for name in names:
-        if name not in METHODS | VARIANTS:
-            raise InvalidParameter(f"no method {name!r}: expected one of {', '.join(METHODS | VARIANTS)}")
-    parts = validation_split(X_train, y_train, seed)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X_train)
-    return {
-        name: (METHODS | VARIANTS)[name].make(**choose_parameters(name, parts, pool, held)).fit(X_train, y_train)
-        for name in names
-    }
-
-
-def choose_parameters(
-    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Parameters of a method that do best on a validation split, the first of equals."""
-    best: tuple[float, dict[str, Any]] = (-1.0, {})
-    for value, parameters in judged(name, parts, pool, held):
-        if value > best[0]:
-            best = value, parameters
-    return best[1]
-
-
-def judged(
-    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any] | None = None
-) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yield the mean of micro-F closed and open on a validation split, for all of a method's grid in order.
+    Methods on support vector machines share them. The criterion is the mean of micro-F on the closed and on the open
+    simulation; among equals the first in the grid is taken. Each method but 1-vs-Set chooses how its features are
+    scaled. The ranges are those of the whole training part throughout: if the simulated unknown classes alone lay
+    outside them, thresholds would be chosen for an easier problem than the test is.
 
     Parameters
     ----------
-    name
-        One of `METHODS` or `VARIANTS`.
-    parts
-        The validation split.
-    pool
-        Machines trained on its fitting part, with the open simulation as query.
+    methods
+        Names of `ALL`.
+    X_train, y_train
+        Training part: instances and integer labels, 0 or above.
+    seed
+        Of the validation split.
     held
-        Parameters that are not searched; those that the method does not have are passed over.
+        Parameters that are not searched but have this value, in the methods that have them.
     """
-    method = (METHODS | VARIANTS)[name]
-    has = method.make().get_params()
-    grid = {**method.grid, **{key: (value,) for key, value in (held or {}).items() if key in has}}
+    parts = validation_split(X_train, y_train, seed)
+    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X_train)
+    chosen = {name: choose_parameters(name, parts, pool, held or {}) for name in methods}
+    return {name: ALL[name].make(**parameters).fit(X_train, y_train) for name, parameters in chosen.items()}
+
+
+def choose_parameters(
+    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Parameters of a method that do best on a validation split, the first of equals.
+
+    `pool` has machines trained on the fitting part, with the open simulation as query.
+    """
+    make, grid, cuts = ALL[name]
+    grid = {**grid, **{key: (value,) for key, value in held.items() if key in make().get_params()}}
     truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, UNKNOWN)
-    decide = _Shared(pool) if issubclass(method.make, MarginClassifier) else _Fitted(parts)  # type: ignore[arg-type]
-    for setting in _settings(grid):
-        model, decisions = decide(method.make(**setting))
-        for cut in method.cuts[1] if method.cuts else (None,):
-            parameters = setting if method.cuts is None else {**setting, method.cuts[0]: cut}
-            predicted = np.where(
-                decisions.unknownness > model.set_params(**parameters).cut(), UNKNOWN, decisions.label
-            )
-            closed = truth != UNKNOWN
-            yield (micro_f(truth[closed], predicted[closed]) + micro_f(truth, predicted)) / 2, parameters
+    closed = truth != UNKNOWN
+    opinions: dict[Request, NDArray[np.float64]] = {}
+
+    def decided(model: OpenSetClassifier) -> Decisions:
+        if not isinstance(model, MarginClassifier):
+            return model.fit(parts.X_fit, parts.y_fit).decide(parts.X_open)
+        for request in model.requests():
+            if request not in opinions:
+                trained, margins = pool(request)
+                opinions[request] = model.opinion(request, model.calibrate(request, trained, pool.y), margins)
+        return model.combine([opinions[request] for request in model.requests()], np.unique(pool.y))
+
+    best: tuple[float, dict[str, Any]] = (-1.0, {})
+    for values in itertools.product(*grid.values()):
+        setting = dict(zip(grid, values, strict=True))
+        model = make(**setting)
+        label, unknownness = decided(model)
+        for cut in cuts[1] if cuts else (None,):
+            parameters = {**setting, cuts[0]: cut} if cuts else setting
+            predicted = np.where(unknownness > model.set_params(**parameters).cut(), UNKNOWN, label)
+            value = (micro_f(truth[closed], predicted[closed]) + micro_f(truth, predicted)) / 2
+            if value > best[0]:
+                best = value, parameters
+    return best[1]
 
 
 def micro_f(y_true: NDArray[np.int64], y_pred: NDArray[np.int64]) -> float:
@@ -189,41 +174,3 @@ def micro_f(y_true: NDArray[np.int64], y_pred: NDArray[np.int64]) -> float:
     known = int((y_true != UNKNOWN).sum())
     right = int(((y_pred == y_true) & (y_true != UNKNOWN)).sum())
     return 2 * right / (accepted + known) if accepted + known else float("nan")
-
-
-class _Fitted:
-    """Fits a model to the fitting part and asks it about the open simulation."""
-
-    def __init__(self, parts: ValidationSplit) -> None:
-        self._parts = parts
-
-    def __call__(self, model: OpenSetClassifier) -> tuple[OpenSetClassifier, Decisions]:
-        model.fit(self._parts.X_fit, self._parts.y_fit)
-        return model, model.decide(self._parts.X_open)
-
-
-class _Shared:
-    """The same for models on support vector machines, each set of which is trained and calibrated once."""
-
-    def __init__(self, pool: MachinePool) -> None:
-        self._pool = pool
-        self._opinions: dict[Request, NDArray[np.float64]] = {}
-
-    def __call__(self, model: OpenSetClassifier) -> tuple[OpenSetClassifier, Decisions]:
-        assert isinstance(model, MarginClassifier)
-        opinions = [self._opinion(model, request) for request in model.requests()]
-        return model, model.combine(opinions, np.unique(self._pool.y))
-
-    def _opinion(self, model: MarginClassifier, request: Request) -> NDArray[np.float64]:
-        if request not in self._opinions:
-            trained, margins = self._pool(request)
-            self._opinions[request] = model.opinion(request, model.calibrate(request, trained, self._pool.y), margins)
-        return self._opinions[request]
-
-
-def _settings(grid: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Every combination; the first parameter changes slowest."""
-    settings: list[dict[str, Any]] = [{}]
-    for name, values in grid.items():
-        settings = [{**setting, name: value} for setting in settings for value in values]
-    return settings

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.errors import InvalidParameter
-
 STEPS = 60
 """Newton steps at most; about five are needed."""
 
@@ -27,10 +25,6 @@ class Weibull(NamedTuple):
 
     shape: NDArray[np.float64]
     scale: NDArray[np.float64]
-
-    def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``P(X > x)``; 1 for x <= 0."""
-        return np.exp(-self.hazard(x))
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``P(X <= x)``; 0 for x <= 0."""
@@ -53,11 +47,6 @@ def fit_weibull(samples: NDArray[np.float64]) -> Weibull:
     samples
         Array of shape (..., n), positive.
 
-    Raises
-    ------
-    InvalidParameter
-        If there are no samples or one is not positive.
-
     Examples
     --------
     >>> import numpy as np
@@ -66,10 +55,6 @@ def fit_weibull(samples: NDArray[np.float64]) -> Weibull:
     >>> round(float(shape), 2), round(float(scale), 2)
     (2.0, 3.0)
     """
-    if samples.shape[-1] == 0:
-        raise InvalidParameter("no samples to fit a Weibull distribution to")
-    if not np.all(samples > 0):
-        raise InvalidParameter(f"a sample is {samples.min()}: a Weibull distribution is fitted to positive ones")
     logs = np.log(samples)
     top = logs.max(axis=-1, keepdims=True)
     below = logs - top

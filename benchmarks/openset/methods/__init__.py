@@ -10,31 +10,16 @@ import importlib
 import importlib.util
 import pkgutil
 
-from benchmarks.openset.methods.base import UNKNOWN, Entry, Kind, Method, Outcome, Projection, Setup
+from benchmarks.openset.methods.base import UNKNOWN, Entry, Outcome, Setup
 
-__all__ = [
-    "ENTRIES",
-    "GROUPS",
-    "OURS",
-    "UNKNOWN",
-    "Entry",
-    "Kind",
-    "Method",
-    "Outcome",
-    "Projection",
-    "Setup",
-    "names",
-]
+__all__ = ["ENTRIES", "GROUPS", "OURS", "UNKNOWN", "Outcome", "Setup", "names"]
 
 
 def _gathered() -> dict[str, dict[str, Entry]]:
     modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
     found: dict[str, dict[str, Entry]] = {}
     for module in modules:
-        entries: dict[str, Entry] = importlib.import_module(f"{__name__}.{module}").ENTRIES
-        if twice := {name for other in found.values() for name in other} & entries.keys():
-            raise ImportError(f"{module}.py names a method that there is already: {', '.join(sorted(twice))}")
-        found[module] = entries
+        found[module] = importlib.import_module(f"{__name__}.{module}").ENTRIES
     return found
 
 

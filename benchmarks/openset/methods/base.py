@@ -11,7 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-UNKNOWN = -1
+from benchmarks.deciding import UNKNOWN
+
+__all__ = ["UNKNOWN", "Entry", "Kind", "Method", "Outcome", "Projection", "Setup", "blobs"]
 
 Kind = Literal["in order", "whole", "each"]
 """What a method is handed: a stream in batches; the whole test part at once; or each instance by itself, so that what
@@ -50,6 +52,11 @@ class Outcome(NamedTuple):
     discovery: dict[str, Any] | None = None
     by_epsilon: Mapping[float, np.ndarray] | None = None
 
+    def only(self, rows: np.ndarray) -> Outcome:
+        """Keep some instances, of a method that decides each instance by itself; rows is a mask."""
+        score, closest = (None if each is None else each[rows] for each in (self.score, self.closest))
+        return self._replace(predicted=self.predicted[rows], score=score, closest=closest)
+
 
 class Setup(NamedTuple):
     """What a method is made with.
@@ -60,15 +67,12 @@ class Setup(NamedTuple):
         Principal components of the training part to work on, or None: the features as they are.
     seed
         Of all its randomness, and of the validation split.
-    epsilon
-        Share of its class below which a known subclass is dropped; None: the method's default.
     shared
         What the methods of one unit of work share; ``shared["names"]`` names them.
     """
 
     pca: int | None
     seed: int
-    epsilon: float | None
     shared: dict[str, Any]
 
 
@@ -112,8 +116,6 @@ class Entry(NamedTuple):
         What it is and where it comes from, in a line.
     waits
         It can wait with a decision (``--decision-delay``).
-    prunes
-        It has an epsilon (``--epsilon``).
     asks
         It is told true labels of the stream afterwards (`Method.answers`): not to be set beside those that are not.
     together
@@ -126,10 +128,15 @@ class Entry(NamedTuple):
     kind: Kind
     about: str
     waits: bool = False
-    prunes: bool = False
     asks: bool = False
     together: str | None = None
     needs: str | None = None
+
+
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three classes, and the class of each: what kernels are compiled with before anything is timed."""
+    group = np.arange(90) % 3
+    return np.random.default_rng(0).normal(size=(90, 2)) + 9.0 * group[:, None], group
 
 
 class Projection:

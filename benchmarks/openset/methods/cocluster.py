@@ -10,22 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.openset.comparators.selection import micro_f
-from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
+from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup, blobs
+from benchmarks.openset.tuned import Simulation
 from benchmarks.paper.cocluster import cocluster, owners
-from benchmarks.paper.protocol import validation_split
-from benchmarks.paper.selection import NU_ABOVE_DIMENSION, SCALE
 
 Start = Literal["random", "classwise"]
 Grid = tuple[tuple[int, ...], tuple[float, ...]]
 """Degrees of freedom above the dimension, and scales."""
 
-FULL: Grid = (NU_ABOVE_DIMENSION, SCALE)
+FULL: Grid = (tuple(range(21)), (1e-5, 1e-4, 1e-3, 1e-2, *(round(0.1 * i, 1) for i in range(1, 11))))
 """The paper's: 294 points."""
 COARSE: Grid = ((0, 1, 5, 10, 20), (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0))
 """35 of them."""
-FIXED: Grid = ((1,), (0.1,))
-"""One of them, with nothing chosen."""
+EPSILON = 0.01
+"""Share of its class below which a known subclass is dropped."""
 
 EPSILONS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 """The paper's figure 14."""
@@ -43,20 +41,19 @@ class CoCluster(Method):
 
     def __init__(self, setup: Setup, start: Start, grid: Grid) -> None:
         self.pca, self.seed, self.start, self.grid = setup.pca, setup.seed, start, grid
-        self.epsilon = 0.01 if setup.epsilon is None else setup.epsilon
 
     def fit(self, X: np.ndarray, group: np.ndarray, known: Sequence[Any]) -> None:
         """Choose degrees of freedom and scale; keep the training part."""
-        compile_kernels()
+        warm_up()
         begin = time.perf_counter()
         self.X, self.group, self.known = X, group, tuple(known)
         points = list(itertools.product(*self.grid))
-        judged = self._judged(points) if len(points) > 1 else np.full((1, 2), np.nan)
-        best = int(judged.mean(axis=1).argmax())
+        of = Simulation.of(X, group, self.seed)
+        judged = [of.judge(self._clustered(of.X, of.group, of.stream, *point).label) for point in points]
+        best = int(np.mean(judged, axis=1).argmax())
         self.above, self.scale = points[best]
         self.chosen = {"nu_above_dimension": self.above, "scale": self.scale, "points": len(points)}
-        if len(points) > 1:
-            self.chosen |= {"closed": float(judged[best, 0]), "open": float(judged[best, 1])}
+        self.chosen |= dict(zip(("closed", "open"), judged[best], strict=True))
         self.train_seconds = time.perf_counter() - begin
 
     def decide(self, X: np.ndarray, batch_size: int | None, delay: int) -> Outcome:
@@ -65,49 +62,21 @@ class CoCluster(Method):
         found = self._clustered(self.X, self.group, X, self.above, self.scale)
         seconds = time.perf_counter() - begin
         of = {epsilon: owners(found.counts, epsilon)[found.subclass] for epsilon in EPSILONS}
-        return Outcome(
-            found.label,
-            None,
-            False,
-            seconds,
-            subclass=found.subclass,
-            discovery=self._discovery(found.counts, found.label),
-            by_epsilon=of,
-        )
-
-    def _judged(self, points: Sequence[tuple[int, float]]) -> np.ndarray:
-        """Micro-F on the closed and on the open simulation, shape (points, 2)."""
-        parts = validation_split(self.X, self.group, self.seed)
-        number = {label: j for j, label in enumerate(parts.known)}
-        group = np.array([number[label] for label in parts.y_fit.tolist()])
-        truth = np.array([number.get(label, UNKNOWN) for label in parts.y_open.tolist()])
-        closed = truth != UNKNOWN
-        judged = np.empty((len(points), 2))
-        for at, (above, scale) in enumerate(points):
-            label = self._clustered(parts.X_fit, group, parts.X_open, above, scale).label
-            judged[at] = micro_f(truth[closed], label[closed]), micro_f(truth, label)
-        return np.nan_to_num(judged)
+        discovery = self._discovery(found.counts, found.label)
+        return Outcome(found.label, None, False, seconds, None, found.subclass, discovery, of)
 
     def _clustered(self, X: np.ndarray, group: np.ndarray, test: np.ndarray, above: int, scale: float) -> Any:
-        return cocluster(
-            X,
-            group,
-            test,
-            np.random.default_rng(self.seed),
-            nu=(self.pca or X.shape[1]) + float(above),
-            scale=scale,
-            pca_components=self.pca,
-            start=self.start,
-            epsilon=self.epsilon,
-        )
+        options = {"nu": (self.pca or X.shape[1]) + float(above), "scale": scale, "start": self.start}
+        rng = np.random.default_rng(self.seed)
+        return cocluster(X, group, test, rng, pca_components=self.pca, epsilon=EPSILON, **options)
 
     def _discovery(self, counts: np.ndarray, label: np.ndarray) -> dict[str, Any]:
         """Lay out tables 1 and 2 of the paper: shares of the subclasses of each class, sizes of the new ones."""
-        owner, test = owners(counts, self.epsilon), counts[-1]
+        owner, test = owners(counts, EPSILON), counts[-1]
         groups = []
         for j, name in enumerate(self.known):
             shares = counts[j] / counts[j].sum()
-            kept = [k for k in np.argsort(-shares) if shares[k] >= max(self.epsilon, 1e-12)]
+            kept = [k for k in np.argsort(-shares) if shares[k] >= max(EPSILON, 1e-12)]
             of_class = [(int(k), float(shares[k])) for k in kept]
             groups.append({"label": name, "size": int(counts[j].sum()), "subclasses": of_class})
         new = sorted((int(-test[k]), int(k)) for k in np.flatnonzero((owner == UNKNOWN) & (test > 0)))
@@ -121,10 +90,9 @@ class CoCluster(Method):
 
 
 @cache
-def compile_kernels() -> None:
-    """Have the sampler compiled before anything is timed."""
-    group = np.arange(90) % 3
-    X = np.random.default_rng(0).normal(size=(90, 2)) + 9.0 * group[:, None]
+def warm_up() -> None:
+    """Have the sampler compiled."""
+    X, group = blobs()
     known = group < 2
     cocluster(X[known], group[known], X, np.random.default_rng(0), nu=6.0, scale=0.1, sweeps=2)
 
@@ -139,12 +107,6 @@ ENTRIES = {
     },
     **{
         f"{name}, full grid": Entry(partial(CoCluster, start=start, grid=FULL), "whole", "the paper's, all 294")
-        for name, start in STARTS.items()
-    },
-    **{
-        f"{name}, nothing chosen": Entry(
-            partial(CoCluster, start=start, grid=FIXED), "whole", "the paper's algorithm at nu = d + 1, scale 0.1"
-        )
         for name, start in STARTS.items()
     },
 }

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.openset.comparators import METHODS, VARIANTS, select, select_family
-from benchmarks.openset.comparators.margin_classifier import MarginClassifier
+from benchmarks.openset.comparators.selection import ALL, on_machines, select, select_family
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Projection, Setup
 
 MACHINES = "support vector machines"
@@ -59,7 +58,7 @@ ENTRIES = {
         partial(Comparator, name=name),
         "each",
         "parameters by the paper's validation split",
-        together=MACHINES if isinstance(made.make, type) and issubclass(made.make, MarginClassifier) else None,
+        together=MACHINES if on_machines(name) else None,
     )
-    for name, made in (METHODS | VARIANTS).items()
+    for name in ALL
 }

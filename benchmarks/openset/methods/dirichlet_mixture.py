@@ -29,10 +29,7 @@ class DirichletMixture(Tuned):
     score. A concentration of 1 and scikit-learn's degrees of freedom, the dimension, are left as they are.
     """
 
-    grid: ClassVar = {
-        "covariance": (0.01, 0.03, 0.1, 0.3),
-        "components_a_class": (8, 20),
-    }
+    grid: ClassVar = {"covariance": (0.01, 0.03, 0.1, 0.3), "components_a_class": (8, 20)}
     cuts: ClassVar = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
     in_batches = False
 

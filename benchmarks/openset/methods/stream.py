@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
+from benchmarks.deciding import steps, train
+from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup, blobs
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.config import grouped
-from stream_osr.instances.features import Features
+from stream_osr.config import grouped, parameters
 from stream_osr.model.feature_space.whitening import whiten
-from stream_osr.parameters import parameters
-from stream_osr.stream import BufferedInstance, close_batch, open_stream
-from stream_osr.training.trained import TrainedModel, train_model
+from stream_osr.training.trained import TrainedModel
 
 OURS = "stream-osr"
 
@@ -28,17 +26,13 @@ class Stream(Method):
         self.arguments: dict[str, Any] = {"seed": setup.seed, "n_jobs": 1, **changed}
         if setup.pca is not None:
             self.arguments["pca"] = setup.pca
-        if setup.epsilon is not None:
-            self.arguments["epsilon"] = setup.epsilon
         self.trained: TrainedModel
 
     def fit(self, X: np.ndarray, group: np.ndarray, known: Sequence[Any]) -> None:
         """Train."""
-        compile_kernels()
+        warm_up()
         begin = time.perf_counter()
-        self.trained = train_model(
-            Features(range(X.shape[1])), X, group, tuple(range(len(known))), parameters(**self.arguments)
-        )
+        self.trained = train(X, group, parameters(**self.arguments), range(len(known)))
         self.train_seconds = time.perf_counter() - begin
         self.known = tuple(known)
 
@@ -66,35 +60,36 @@ class Stream(Method):
 
     def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
         chosen = parameters(**self.arguments, batch_size=batch_size)
-        stream = open_stream(self.trained, chosen)
-        decisions: list[Decision] = []
         rows = whiten(self.trained.whitening, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
-        for begin in range(0, len(rows), chosen.batch_size):
-            arrived = [
-                BufferedInstance(row, None, key)
-                for key, row in enumerate(rows[begin : begin + chosen.batch_size], start=begin)
-            ]
-            stream, batch = close_batch(self.trained, stream, arrived, [], chosen)
-            decisions.extend(batch.decisions)
-        alive = {int(key): int(size) for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)}
+        batches = list(steps(self.trained, rows, chosen))
+        decisions, stream = [decision for _, batch in batches for decision in batch.decisions], batches[-1][0]
         emerged = set(stream.life.ids[stream.life.emerged].tolist())
-        return decisions, self._discovery(alive, emerged, stream.life.delta, decisions)
+        sizes = zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True)
+        emerging = [(key, size, key in emerged) for key, size in sizes]
+        return decisions, self._discovery(emerging, stream.life.delta, decisions)
 
-    def _waiting(self, X: np.ndarray, batch_size: int | None, delay: int) -> tuple[list[Decision], dict[str, Any]]:
-        model = OpenSetRecognizer.from_trained(
-            self.trained, **grouped(**self.arguments, batch_size=batch_size, **{"decision_delay": delay})
-        )
-        for key, row in enumerate(X.tolist()):
-            model.learn_one(dict(enumerate(row)), key=key)
-        model.flush()
-        decisions = list(model.drain())
+    def _waiting(
+        self, X: np.ndarray, batch_size: int | None, delay: int, learning: bool = False
+    ) -> tuple[list[Decision], dict[str, Any]]:
+        """Decide one by one; `learning`: each known class learns what is called it."""
+        arguments = grouped(**self.arguments, batch_size=batch_size, decision_delay=delay)
+        model = OpenSetRecognizer.from_trained(self.trained, **arguments)
+        decisions: list[Decision] = []
+        for key, row in enumerate([*X.tolist(), None]):
+            if row is None:
+                model.flush()
+            else:
+                model.learn_one(dict(enumerate(row)), key=key)
+            found = list(model.drain())
+            decisions.extend(found)
+            for decision in found:
+                if learning and decision.label != UNKNOWN:
+                    model.learn_label(decision.key, decision.label)
         summary = model.summary()
-        alive = {key: size for key, size, _ in summary.emerging}
-        emerged = {key for key, _, announced in summary.emerging if announced}
-        return decisions, self._discovery(alive, emerged, summary.delta, decisions)
+        return decisions, self._discovery(summary.emerging, summary.delta, decisions)
 
     def _discovery(
-        self, alive: dict[int, int], emerged: set[int], delta: int, decisions: Sequence[Decision]
+        self, emerging: Iterable[tuple[int, int, bool]], delta: int, decisions: Sequence[Decision]
     ) -> dict[str, Any]:
         known = self.trained.known
         groups = []
@@ -102,10 +97,9 @@ class Stream(Method):
             shares = known.seated[j] / known.size[j]
             of_class = [(int(known.ids[k]), float(shares[k])) for k in np.argsort(-shares) if shares[k] > 0]
             groups.append({"label": label, "size": int(known.size[j]), "subclasses": of_class})
-        emerging = sorted(((key, size, key in emerged) for key, size in alive.items()), key=lambda s: (-s[1], s[0]))
         return {
             "known": groups,
-            "emerging": emerging,
+            "emerging": sorted(emerging, key=lambda one: (-one[1], one[0])),
             "delta": delta,
             "unknown_share": sum(d.label == UNKNOWN for d in decisions) / len(decisions),
         }
@@ -115,25 +109,7 @@ class Learning(Stream):
     """Nothing frozen: what is called a known class is learnt by that class, batch after batch."""
 
     def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
-        model = OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments, batch_size=batch_size))
-        decisions: list[Decision] = []
-
-        def learnt() -> None:
-            found = list(model.drain())
-            decisions.extend(found)
-            for decision in found:
-                if decision.label != UNKNOWN:
-                    model.learn_label(decision.key, decision.label)
-
-        for key, row in enumerate(X.tolist()):
-            model.learn_one(dict(enumerate(row)), key=key)
-            learnt()
-        model.flush()
-        learnt()
-        summary = model.summary()
-        alive = {key: size for key, size, _ in summary.emerging}
-        emerged = {key for key, _, announced in summary.emerging if announced}
-        return decisions, self._discovery(alive, emerged, summary.delta, decisions)
+        return self._waiting(X, batch_size, 0, learning=True)
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
@@ -149,24 +125,17 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 
 @cache
-def compile_kernels() -> None:
-    """Have the sampler compiled before anything is timed."""
-    group = np.arange(90) % 3
-    X = np.random.default_rng(0).normal(size=(90, 2)) + 9.0 * group[:, None]
+def warm_up() -> None:
+    """Have the sampler compiled."""
+    X, group = blobs()
     known = group < 2
-    trained = train_model(Features(range(2)), X[known], group[known], (0, 1), parameters(), sweeps=2)
-    stream = open_stream(trained, parameters())
-    rows = whiten(trained.whitening, X)
-    for part in np.array_split(rows, 5):
-        stream, _ = close_batch(
-            trained, stream, [BufferedInstance(row, None, None) for row in part], [], parameters()
-        )
+    trained = train(X[known], group[known], parameters(), sweeps=2)
+    for _ in steps(trained, whiten(trained.whitening, X), parameters(batch_size=18)):
+        pass
 
 
 ENTRIES = {
-    OURS: Entry(
-        Stream, "in order", "this project, untouched defaults but for the batch size", waits=True, prunes=True
-    ),
+    OURS: Entry(Stream, "in order", "this project, untouched defaults but for the batch size", waits=True),
     **{
         f"{OURS}, {name}": Entry(partial(Stream, **changed), "in order", f"ablation: {changed}")
         for name, changed in WITHOUT.items()

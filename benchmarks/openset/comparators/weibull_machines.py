@@ -1,22 +1,103 @@
-"""W-SVM and W-OSVM: support vector machines calibrated by Weibull distributions."""
+"""P_I-SVM, W-OSVM and W-SVM: support vector machines whose margins become probabilities by Weibull distributions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.openset.comparators.base import Decisions, above_zero, within
-from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable
-from benchmarks.openset.comparators.margins import Kernel
-from benchmarks.openset.comparators.pi_svm import log_inclusion, own_tails
+from benchmarks.openset.comparators.base import Decisions
+from benchmarks.openset.comparators.margin_classifier import NEVER, Kernel, MarginClassifier, Request, Trained
 from benchmarks.openset.comparators.weibull import Tail, fit_tail
 
 
-class WOSVM(MarginClassifier):
+class TwoTails(NamedTuple):
+    """Calibration of machines: for each class, its own lower tail, and the upper tail of the rest if there is one."""
+
+    own: list[Tail]
+    rest: list[Tail]
+
+
+class WeibullMachine(MarginClassifier):
+    """Base: the opinion on a class is the logarithm of the probability that a margin of the class is smaller."""
+
+    rho: float
+    tail: float
+
+    def cut(self) -> float:
+        """Minus the logarithm of `rho`."""
+        return -math.log(self.rho)
+
+    def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> TwoTails:
+        """Lower tail of each class's own margins."""
+        return TwoTails(own_tails(trained, y, self.tail), [])
+
+    def opinion(self, request: Request, calibration: TwoTails, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logarithms of the probabilities."""
+        return np.stack([tail.log_survival(margins[:, j]) for j, tail in enumerate(calibration.own)], axis=1)
+
+    def combine(self, opinions: Sequence[NDArray[np.float64]], classes: NDArray[np.int64]) -> Decisions:
+        """Decide for the class of greatest probability; unknownness is minus its logarithm."""
+        best = opinions[0].argmax(axis=1)
+        top = np.take_along_axis(opinions[0], best[:, None], axis=1)[:, 0]
+        return Decisions(classes[best], np.minimum(-top, NEVER))
+
+
+@dataclass(repr=False, eq=False)
+class PISVM(WeibullMachine):
+    """P_I-SVM of Jain, Scheirer and Boult [1]_.
+
+    For each class y a machine with radial kernel is trained against the rest. A Weibull distribution is
+    fitted to the smallest margins of the class's own instances; the probability of inclusion of an instance with
+    margin f is the share of them that lie below it, ``P_I(y | x) = exp(-((o - f + 1) / lambda)^kappa)`` with o the
+    largest of the margins fitted. The label is the class of greatest probability, or unknown if that is below `rho`.
+
+    Parameters
+    ----------
+    C
+        Weight of the slack.
+    gamma
+        Of the kernel ``exp(-gamma |x - z|^2)``, on scaled features.
+    rho
+        Least probability of inclusion of an instance that is known.
+    tail
+        Margins fitted, as a multiple of the class's support vectors.
+    scaling
+        Of the features, by the instances fitted: "each" to [-1, 1], all by "one" factor, the widest to [-1, 1], or
+        "none".
+
+    References
+    ----------
+    .. [1] L. P. Jain, W. J. Scheirer and T. E. Boult, "Multi-class open set recognition using probability of
+       inclusion", ECCV 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> X = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(6, 1, (30, 2))])
+    >>> y = np.repeat([0, 1], 30)
+    >>> PISVM(gamma=2.0, rho=1e-3).fit(X, y).predict([[0, 0], [6, 6], [-40, 40]]).tolist()
+    [0, 1, -1]
+    """
+
+    C: float = 1.0
+    gamma: float = 1.0
+    rho: float = 1e-3
+    tail: float = 1.5
+    scaling: str = "each"
+
+    def requests(self) -> tuple[Request, ...]:
+        """Machines against the rest."""
+        return (Request(self.scaling, Kernel(self.gamma), C=self.C),)
+
+
+@dataclass(repr=False, eq=False)
+class WOSVM(WeibullMachine):
     """W-OSVM: the one-class part of the W-SVM of Scheirer, Jain and Boult [1]_ on its own.
 
     For each class y a one-class machine with radial kernel is trained, and a Weibull distribution fitted to
@@ -52,56 +133,19 @@ class WOSVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(
-        self,
-        gamma: float = 1.0,
-        rho: float = 1e-3,
-        nu: float = 0.5,
-        tail: float = 1.5,
-        scaling: str = "each",
-    ) -> None:
-        self.gamma = gamma
-        self.rho = rho
-        self.nu = nu
-        self.tail = tail
-        self.scaling = scaling
-
-    def cut(self) -> float:
-        """Minus the logarithm of `rho`."""
-        return -math.log(self.rho)
+    gamma: float = 1.0
+    rho: float = 1e-3
+    nu: float = 0.5
+    tail: float = 1.5
+    scaling: str = "each"
 
     def requests(self) -> tuple[Request, ...]:
         """One-class machines."""
         return (Request(self.scaling, Kernel(self.gamma), nu=self.nu),)
 
-    def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> list[Tail]:
-        """Lower tail of each class's own margins."""
-        return own_tails(trained, y, self.tail)
 
-    def opinion(self, request: Request, calibration: list[Tail], margins: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Logarithms of ``P_O``."""
-        return log_inclusion(calibration, margins)
-
-    def combine(self, opinions: Sequence[NDArray[np.float64]], classes: NDArray[np.int64]) -> Decisions:
-        """Greatest ``P_O``."""
-        return most_probable(opinions[0], classes)
-
-    def _check(self) -> None:
-        super()._check()
-        above_zero("gamma", self.gamma)
-        _probability("rho", self.rho)
-        _probability("nu", self.nu)
-        above_zero("tail", self.tail)
-
-
-class TwoTails(NamedTuple):
-    """Calibration of the machines against the rest: for each class, its own lower tail and the rest's upper one."""
-
-    own: list[Tail]
-    rest: list[Tail]
-
-
-class WSVM(MarginClassifier):
+@dataclass(repr=False, eq=False)
+class WSVM(WeibullMachine):
     """W-SVM of Scheirer, Jain and Boult [1]_.
 
     Two sets of machines: one-class ones, calibrated as in `WOSVM`, and one for each class against the rest. On
@@ -144,29 +188,14 @@ class WSVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        gamma: float = 1.0,
-        cap_gamma: float = 1.0,
-        rho: float = 1e-3,
-        rho_tau: float = 1e-3,
-        nu: float = 0.5,
-        tail: float = 1.5,
-        scaling: str = "each",
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.cap_gamma = cap_gamma
-        self.rho = rho
-        self.rho_tau = rho_tau
-        self.nu = nu
-        self.tail = tail
-        self.scaling = scaling
-
-    def cut(self) -> float:
-        """Minus the logarithm of `rho`."""
-        return -math.log(self.rho)
+    C: float = 1.0
+    gamma: float = 1.0
+    cap_gamma: float = 1.0
+    rho: float = 1e-3
+    rho_tau: float = 1e-3
+    nu: float = 0.5
+    tail: float = 1.5
+    scaling: str = "each"
 
     def requests(self) -> tuple[Request, ...]:
         """Machines against the rest, and one-class machines."""
@@ -177,11 +206,11 @@ class WSVM(MarginClassifier):
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> TwoTails:
         """Tails of the margins; of one-class machines only each class's own."""
         own = own_tails(trained, y, self.tail)
-        return TwoTails(own, [] if request.C is None else _rest_tails(trained, y, self.tail))
+        return TwoTails(own, [] if request.C is None else rest_tails(trained, y, self.tail))
 
     def opinion(self, request: Request, calibration: TwoTails, margins: NDArray[np.float64]) -> NDArray[np.float64]:
         """Logarithms of ``P_eta P_psi`` or of ``P_O``."""
-        log_own = log_inclusion(calibration.own, margins)
+        log_own = super().opinion(request, calibration, margins)
         if not calibration.rest:
             return log_own
         rest = np.stack([tail.cdf(margins[:, j]) for j, tail in enumerate(calibration.rest)], axis=1)
@@ -191,20 +220,19 @@ class WSVM(MarginClassifier):
     def combine(self, opinions: Sequence[NDArray[np.float64]], classes: NDArray[np.int64]) -> Decisions:
         """Greatest product among the classes that the one-class machines leave."""
         product, one_class = opinions
-        return most_probable(np.where(one_class > math.log(self.rho_tau), product, -np.inf), classes)
-
-    def _check(self) -> None:
-        super()._check()
-        above_zero("C", self.C)
-        above_zero("gamma", self.gamma)
-        above_zero("cap_gamma", self.cap_gamma)
-        _probability("rho", self.rho)
-        _probability("rho_tau", self.rho_tau)
-        _probability("nu", self.nu)
-        above_zero("tail", self.tail)
+        return super().combine([np.where(one_class > math.log(self.rho_tau), product, -np.inf)], classes)
 
 
-def _rest_tails(trained: Trained, y: NDArray[np.int64], factor: float) -> list[Tail]:
+def own_tails(trained: Trained, y: NDArray[np.int64], factor: float) -> list[Tail]:
+    """For each class, the lower tail of the margins of its own instances on its own machine."""
+    tails = []
+    for j, label in enumerate(np.unique(y)):
+        own = trained.own[y == label, j]
+        tails.append(fit_tail(own, tail_size(int(trained.n_support[j, 0]), len(own), factor), sign=-1))
+    return tails
+
+
+def rest_tails(trained: Trained, y: NDArray[np.int64], factor: float) -> list[Tail]:
     """For each class, the upper tail of the margins of all others on its machine.
 
     Its size counts the support vectors of one of the other classes, on average.
@@ -213,7 +241,7 @@ def _rest_tails(trained: Trained, y: NDArray[np.int64], factor: float) -> list[T
     tails = []
     for j, label in enumerate(classes):
         rest = trained.own[y != label, j]
-        n_support = int(trained.machines.n_support[j, 1])
+        n_support = int(trained.n_support[j, 1])
         size = int(factor * n_support / (len(classes) - 1))
         if size <= 3:
             size = n_support
@@ -221,6 +249,12 @@ def _rest_tails(trained: Trained, y: NDArray[np.int64], factor: float) -> list[T
     return tails
 
 
-def _probability(name: str, value: float) -> None:
-    above_zero(name, value)
-    within(name, value, 0, 1)
+def tail_size(n_support: int, n: int, factor: float) -> int:
+    """Scores to calibrate on: `factor` times the support vectors, or as many as these where that is too many or few.
+
+    At least 3, the fewest that determine a Weibull distribution well.
+    """
+    size = int(factor * n_support)
+    if size >= n or size <= 3:
+        size = n_support
+    return max(size, 3)

@@ -85,12 +85,7 @@ def known_subclasses(rows: np.ndarray, dishes: Dishes, prior: Prior) -> np.ndarr
 
 
 @kernel
-def sweep_plainly(
-    rng: np.random.Generator,
-    sweeps: int,
-    proposals: int,
-    sitting: SamplerState,
-) -> np.ndarray:
+def sweep_plainly(rng: np.random.Generator, sweeps: int, proposals: int, sitting: SamplerState) -> np.ndarray:
     """Do what :func:`stream_osr.model.moves.sweeps.sweep_batch` does for fading seats and no window."""
     n, frozen = sitting.log_frozen.shape
     guests, dishes, weights = sitting.guests, sitting.dishes, sitting.weights
