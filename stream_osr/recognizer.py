@@ -912,7 +912,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def plot(self) -> Any:
-        """Charts of the report (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
+        """Charts of a stream (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
 
         The charts are ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()`` and
         ``plot.calibration(decisions, labels)``. The recognizer finds them through the entry point group

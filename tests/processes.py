@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -187,12 +187,9 @@ def main() -> None:
 
     import stream_osr_connectors.kafka.ops.command
     from stream_osr_connectors.cli.warmup import warm_up
-    from stream_osr_connectors.page.report import page as page_writer
 
     assert stream_osr_connectors.kafka
     assert pandas
-    libraries = _made_by_a_child(page_writer._libraries)
-    page_writer._libraries = lambda: libraries
     warm_up()
     gc.collect()
     gc.freeze()
@@ -216,20 +213,6 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _made_by_a_child(make: Callable[[], str]) -> str:
-    """Text that takes seconds to make, and threads that a process which forks should not have."""
-    ours, theirs = os.pipe()
-    if not os.fork():
-        with os.fdopen(theirs, "w") as out:
-            out.write(make())
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours) as lines:
-        text = lines.read()
-    assert not os.wait()[1]
-    return text
 
 
 def _serve(asking: socket.socket, listening: socket.socket) -> dict[str, Any] | None:

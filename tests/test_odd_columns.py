@@ -15,7 +15,7 @@ from stream_osr.stream.odd_columns import _separates
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.files.columns import columns_of
 from stream_osr_connectors.kafka.wire.encoding import _with_text_labels
-from stream_osr_connectors.page.input_records import read_records
+from stream_osr_connectors.summary.input_records import read_records
 
 CENTRES = np.array([[0.0] * 4, [5.0, 0.0, 5.0, 0.0], [0.0, 6.0, 0.0, 6.0], [-6.0, -6.0, 6.0, 6.0]])
 NAMES = np.array(["a", "b", "c", "new"])

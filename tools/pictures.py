@@ -33,7 +33,7 @@ DOCS = {"report": 1452, "live": 1719}
 DOCS_WIDTH = 1180
 COMMAND = (sys.executable, "-m", "stream_osr_connectors")
 OUTPUT = Path("demo-output")
-DRAWN = {"report": "html[data-drawn=yes]", "live": "article", "site": "main h1"}
+DRAWN = {"report": "html[data-seq]", "live": "article", "site": "main h1"}
 """Elements that are there when a page is complete."""
 
 

@@ -31,7 +31,8 @@ class EventKind(NamedTuple):
     mark
         Label on a timeline.
     drawn
-        True if the report shows the event in a separate section. Other kinds are listed as text.
+        True if pages show the event at its subclass, or its number among the key figures. Other kinds are listed as
+        text.
     settled
         True if a person has decided about the subclass, so that it needs no further attention.
     warning
@@ -74,17 +75,17 @@ _KINDS = (
     _subclass("Split", None),
     _subclass("Forgotten", GONE),
     _subclass("Merged", GONE),
-    _subclass("Refuted", GONE),
+    _subclass("Refuted", GONE)._replace(drawn=False),
     EventKind("NamingUndone"),
     EventKind("ClassDrifted", signal="drift"),
-    EventKind("RecallDropped", signal="recall_drops", drawn=True, warning=_recall),
+    EventKind("RecallDropped", signal="recall_drops", warning=_recall),
     EventKind("UnknownRateJumped", signal="rate_jumps", warning=_rate),
     EventKind("ColumnFailed", signal="data_faults", warning=str),
     EventKind("RowsRepeated", signal="data_faults", warning=str),
     EventKind("DependenceFound", warning=str),
     EventKind("FrameMoved", warning=str),
     EventKind("NewClassesChanged", drawn=True),
-    EventKind("EventsSummed", drawn=True),
+    EventKind("EventsSummed"),
 )
 
 EVENT_TABLE = {kind.name: kind for kind in _KINDS}

@@ -9,8 +9,8 @@ from stream_osr import Decision
 from stream_osr_connectors.files import CsvSource, Record, open_sink
 from stream_osr_connectors.files.class_columns import class_column, class_of
 from stream_osr_connectors.files.columns import columns_of
-from stream_osr_connectors.page.input_records import read_records
-from stream_osr_connectors.page.report.decisions_table import read_decisions
+from stream_osr_connectors.page.report.records_feed import as_decision
+from stream_osr_connectors.summary.input_records import read_records
 
 ODD = ["red", "two words", 'a,"b"', "=1+1", "line\nbreak", "unknown", "unknown_", "p_unknown", "\u00e9", "3"]
 
@@ -58,8 +58,8 @@ def test_a_class_that_is_named_later_has_no_column_and_is_read_by_its_label(tmp_
     read = written(tmp_path / "d.csv", records, ["red", "blue"])
     assert "sky" not in (tmp_path / "d.csv").read_text().splitlines()[0]
     assert read[1]["probabilities"] == {"red": "0.25", "blue": "0.0", "sky": "0.625", "-1": "0.125"}
-    truth = ["sky", "sky", "sky"]
-    got, expected = (read_decisions(each, lambda key, number: truth[number]) for each in (read, records))
-    assert got.known == expected.known == ("red", "blue", "sky")
-    assert got.unknown.tolist() == expected.unknown.tolist() == [True, False, False]
-    assert got.truly_unknown.tolist() == expected.truly_unknown.tolist() == [True, False, False]
+    got, expected = ([as_decision(one) for one in each] for each in (read, records))
+    names = ("label", "p_unknown", "subclass_id", "seq", "distance")
+    assert [[one[name] for name in names] for one in got] == [[one[name] for name in names] for one in expected]
+    assert [list(one["probabilities"]) for one in got] == [list(one["probabilities"]) for one in expected]
+    assert list(got[2]["probabilities"]) == ["red", "blue", "sky", "-1"]

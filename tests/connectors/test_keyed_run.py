@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from html import unescape
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,6 +18,7 @@ from stream_osr_connectors.files.checkpoint import ask, load_checkpoint, streams
 from stream_osr_connectors.files.file_run import FileRun, Sinks
 from stream_osr_connectors.files.streams import KeyedStreams, keyed_of
 from tests.blobs import fitted_once, stream_part
+from tests.report.conftest import Page
 from tests.test_cli import call, lines_of
 
 ARGUMENTS = {"batch_size": 16, "chains": 1, "sweeps": 3, "window": 16}
@@ -141,13 +141,13 @@ def test_commands_name_the_stream(work: Path) -> None:
     files = (place[1], "out.jsonl", "events.jsonl")
     assert "has a stream for each key. Choose one with --stream KEY" in call("report", *files[1:]).stderr
     assert "report of 6 keys written to report.html" in call("report", *files).stderr
-    page = unescape((work / "report.html").read_text())
-    assert page.count("--stream ") == 6
-    assert f"report {' '.join(files)} --stream {quote(by)}" in page
+    keys = Page((work / "report.html").read_text()).state["keys"]["shown"]
+    assert len(keys) == 6
+    assert f"stream-osr report {' '.join(files)} --stream {quote(by)}" in [key["command"] for key in keys]
     assert call("report", *files, "--stream", by).returncode == 0
-    page = (work / "report.html").read_text()
-    assert f"{by}/{id} NAME" in unescape(page)
-    assert f'"domain": [0, {len(by_key(work / "out.jsonl")[by])}]' in page, "the decisions of this key only"
+    state = Page((work / "report.html").read_text()).state
+    assert any(f"{by}/{id} NAME" in card["command"] for card in state["inbox"])
+    assert state["stream"]["decided"] == len(by_key(work / "out.jsonl")[by]), "the decisions of this key only"
     checkpoint = work / place[1]
     for refused, why in [
         (Command("promote", (id,), "sky"), "a stream for each key. Name the key: KEY/ID"),

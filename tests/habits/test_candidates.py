@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 
 from stream_osr import NewClasses
 from stream_osr_connectors.cli import demo
+from stream_osr_connectors.cli.stream_summary import account
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from stream_osr_connectors.page.live.state import State
-from stream_osr_connectors.page.live.view_model import view_model
+from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.summary.state import State
+from stream_osr_connectors.summary.view_model import view_model
 from tests.live.served import served
+from tests.report.conftest import Page
 from tests.test_cli import call, lines_of
 
 
@@ -50,9 +54,47 @@ def test_the_text_inspect_the_demonstration_and_the_report_list_them(work: Path,
     assert f"{len(names)} groups of similar unknown instances" in table
     assert re.findall(r"^ (S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE) == names
     model = load_checkpoint(work / "decisions.jsonl.checkpoint").model
-    content = collect(model, lines_of(work / "decisions.jsonl"), lines_of(work / "events.jsonl"))
-    expected = [(each.name, each.subclasses) for each in found.candidates]
-    assert [(each.name, each.ids) for each in content.candidates] == expected
+    state = collect(model, lines_of(work / "decisions.jsonl"), lines_of(work / "events.jsonl")).state
+    assert [card["name"] for card in state["inbox"]] == names
+
+
+def test_the_numbers_of_a_stream_are_the_same_everywhere(work: Path, found: NewClasses) -> None:
+    """At the end of a run, from `inspect` and the demonstration, in the report and on the live page."""
+    model = load_checkpoint(work / "decisions.jsonl.checkpoint").model
+    decisions = lines_of(work / "decisions.jsonl")
+    n, unknown = len(decisions), sum(one["label"] == "unknown" for one in decisions)
+    ended = account(model)
+    assert ended[0].startswith(f"{n} instances decided in all: {n - unknown} known, {unknown} unknown")
+    inspected = call("inspect", "decisions.jsonl.checkpoint", cwd=work).stdout.splitlines()
+    assert [line for line in ended if line not in inspected] == []
+    with (work / "truth.csv").open(encoding="utf-8") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    events = lines_of(work / "events.jsonl")
+    report = Page(report_page(model, decisions, events, lambda key, number: labels[number])).state
+    with served(work) as live_page:
+        live_page.until(lambda state: state["stream"]["decided"] == n and state["recall"])
+        chosen = [card["examples"] for card in report["inbox"]]
+        live = live_page.until(lambda state: [card["examples"] for card in state["inbox"]] == chosen)
+    same = ("unknown", "known", "recall", "promised", "dependent", "frame", "signals", "new_classes", "plane")
+    for name in (*same, "delta", "events"):
+        assert report[name] == live[name], name
+    arrivals = ("edges", "classes", "subclasses", "unknown", "marks")
+    assert [report["timeline"][name] for name in arrivals] == [live["timeline"][name] for name in arrivals]
+    own = ("command", "truth")
+    of_report, of_live = (
+        [{name: its for name, its in card.items() if name not in own} for card in state["inbox"]]
+        for state in (report, live)
+    )
+    assert of_report == of_live, "with the same examples and nearest known instances"
+    assert (report["stream"]["decided"], report["unknown"]["n"]) == (n, unknown)
+    assert [card["size"] for card in report["inbox"]] == [each.size for each in found.candidates]
+    said = (work / "said").read_text(encoding="utf-8")
+    accuracy = report["accuracy"]
+    assert f"known instances with the right label  {100 * accuracy['known_right']:.1f} %" in said
+    assert f"new instances labelled unknown        {100 * accuracy['unknown_found']:.1f} %" in said
+    for card in report["inbox"]:
+        assert re.search(rf"^ {re.escape(card['name'])} +{card['size']} ", said, re.MULTILINE), card["name"]
+    assert f"Estimated number of new classes: {found.estimate}," in said
 
 
 def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewClasses) -> None:

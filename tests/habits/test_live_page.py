@@ -16,7 +16,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from stream_osr_connectors.page.live.state import State
+from stream_osr_connectors.summary.state import State
 from tests.habits.values import each_value
 from tests.live.served import Page, make_run, served
 from tests.test_cli import lines_of

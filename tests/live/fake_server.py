@@ -136,7 +136,7 @@ def _app(server: FakeServer) -> Starlette:
         return as_json({"by": "anna"}) if known else as_json({"error": "no such token"}, 401)
 
     def shell(_: Request) -> Response:
-        text = page.render(version="0", name=server.state["stream"]["name"])
+        text = page.render(version="0", name=server.state["stream"]["name"], words={"word": "meaning"}, frozen=None)
         return HTMLResponse(text.encode("utf-8", "replace"), headers={"Content-Security-Policy": POLICY})
 
     async def states() -> AsyncIterator[str]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.page.live.checkpoint_view import model_view
-from stream_osr_connectors.page.live.class_summary import MOST_BINS
-from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
-from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
+from stream_osr_connectors.summary.class_summary import MOST_BINS
+from stream_osr_connectors.summary.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
+from stream_osr_connectors.summary.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
 from tests.blobs import fitted_once, moved_model
 
 STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}

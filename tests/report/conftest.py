@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -42,20 +41,20 @@ class Run:
 
 
 class Page(HTMLParser):
-    """Tags, text outside scripts, and the specifications of the drawings."""
+    """Tags, text outside scripts, and the embedded content: the state of the page and its answers."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
-        self.specs: dict[str, dict] = {}
+        self.state: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
         self._within: str | None = None
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        self._within = tag if tag in ("script", "style") else None
-        self._json = dict(attrs).get("id") == "specs"
+        self._within = dict(attrs).get("id", tag) if tag in ("script", "style") else None
 
     def handle_endtag(self, tag):
         self._within = None
@@ -63,17 +62,13 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self._within is None:
             self.text += data
-        elif self._within == "script" and self._json:
-            self.specs = json.loads(data)
+        elif self._within == "frozen":
+            content = json.loads(data)
+            self.state, self.answers = content["state"], content["answers"]
 
-    @property
-    def squeezed(self) -> str:
-        """The text with every run of white space as one space."""
-        return re.sub(r"\s+", " ", self.text)
-
-    @property
-    def figures(self) -> set[str | None]:
-        return {attrs["data-figure"] for _, attrs in self.tags if "data-figure" in attrs}
+    def events(self, kind: str) -> list[str]:
+        """The details of the events of a kind, newest first."""
+        return [event["facts"] for event in self.state["events"]["latest"] if event["kind"] == kind]
 
 
 def as_written(records: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
+from stream_osr_connectors.summary.axes import INSIDE, discriminants, planes
 from tests.blobs import fitted_once, learn_all, stream_part
 
 

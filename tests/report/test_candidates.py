@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
-from stream_osr_connectors.page.glossary import WORDS
-from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
-from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.files import naming, read_files, read_instances
-from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW, Page
+from stream_osr_connectors.page.live.file_commands import FileActs
+from stream_osr_connectors.page.report.content import LISTED, Content, collect
+from stream_osr_connectors.page.report.files import read_files, read_instances
+from stream_osr_connectors.summary.naming import naming_command
+from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 
 
 @pytest.fixture(scope="module")
-def content(run):
+def content(run) -> Content:
     return collect(run.model, run.decisions, run.events)
 
 
@@ -34,75 +33,80 @@ def records(run):
     ]
 
 
-def instances(candidate):
-    return [one for some in candidate.examples[2:] for one in some]
+def examples(content: Content) -> list[dict[str, Any]]:
+    return [one for card in content.state["inbox"] for some in card["examples"].values() for one in some]
 
 
 def test_candidates_are_those_of_the_model_with_instances_of_their_own(run, content):
     found = run.model.new_classes()
-    assert [each.ids for each in content.candidates] == [each.subclasses for each in found.candidates]
-    by_seq = {d["seq"]: d for d in run.decisions}
-    for each in content.candidates:
-        core, boundary, known = each.examples[2:]
+    cards = content.state["inbox"]
+    assert [card["ids"] for card in cards] == [[str(key) for key in each.subclasses] for each in found.candidates]
+    for card in cards:
+        core, boundary, known = card["examples"].values()
         assert len(core) == len(boundary) == len(known) == 3
-        assert all(by_seq[one.seq]["subclass_id"] in each.ids for one in (*core, *boundary))
-        assert all(by_seq[one.seq]["label"] != "unknown" for one in known)
-        assert min(one.p_unknown for one in core) >= max(one.p_unknown for one in boundary) - 0.02
-        assert len(each.listed) <= LISTED + 6
-        assert each.instances == sum(d["subclass_id"] in each.ids and d["label"] == "unknown" for d in run.decisions)
-        listed = [one.seq for one in each.listed]
-        assert listed == sorted(listed, reverse=True)
-        assert {one.seq for one in (*core, *boundary)} <= set(listed)
+        assert all(one["label"] == "unknown" for one in (*core, *boundary))
+        assert all(one["label"] == card["nearest_class"] for one in known)
+        assert min(one["p_unknown"] for one in core) >= max(one["p_unknown"] for one in boundary) - 0.02
+        listed = content.answers[f"/api/subclass/{','.join(card['ids'])}"]
+        numbers = [one["n"] for one in listed["instances"]]
+        assert 0 < len(numbers) <= LISTED
+        assert numbers == sorted(numbers, reverse=True)
+
+
+def test_each_instance_that_is_listed_can_be_opened(run, content):
+    listed = {row["n"] for its in content.answers.values() for row in its.get("instances", ())}
+    listed |= {one["n"] for one in examples(content)}
+    assert len(listed) > 30
+    for n in listed:
+        own = content.answers[f"/api/instance/{n}"]
+        assert (own["key"], own["label"]) == (run.decisions[n]["key"], run.decisions[n]["label"])
+        assert own["why"].startswith("It is ")
 
 
 def test_values_of_examples_are_those_that_the_model_was_given(run, content):
     """Classes are nine or more apart, so that a value shows its class."""
     centres = {**KNOWN, **NEW}
-    for each in content.candidates:
-        assert set(each.examples.features) == set(EVIL_FEATURES)
-        for one in instances(each):
-            centre = dict(zip(EVIL_FEATURES, centres[run.labels[one.seq]], strict=True))
-            values = zip(each.examples.features, one.values, strict=True)
-            assert all(abs(value - centre[name]) < 5.0 for name, value in values)
+    for one in examples(content):
+        assert set(one["features"]) == set(EVIL_FEATURES)
+        centre = dict(zip(EVIL_FEATURES, centres[run.labels[one["n"]]], strict=True))
+        assert all(abs(value - centre[name]) < 5.0 for name, value in one["features"].items())
 
 
 def test_without_decisions_the_model_shows_what_it_remembers(run):
     content = collect(run.model)
-    assert content.candidates
-    keys = {d["seq"]: d["key"] for d in run.decisions}
-    assert all(keys[one.seq] == one.key for each in content.candidates for one in instances(each))
+    keys = {d["key"] for d in run.decisions}
+    shown = examples(content)
+    assert len(shown) > 6
+    assert all(one["key"] in keys and one["features"] for one in shown)
 
 
 def test_without_a_model_each_announced_subclass_is_a_candidate(run):
     content = collect(decisions=run.decisions, events=run.events)
-    assert {each.ids for each in content.candidates} == {(s.id,) for s in content.emerged if not s.settlement}
-    assert all(each.examples.features == () and each.examples.known == () for each in content.candidates)
-    assert all(each.examples.core for each in content.candidates)
+    ended = {e["subclass_id"] for e in run.events if e["type"] in ("SubclassMerged", "SubclassForgotten")}
+    emerged = {e["subclass_id"] for e in run.events if e["type"] == "SubclassEmerged"} - ended
+    assert {card["id"] for card in content.state["inbox"]} >= {str(key) for key in emerged}
+    assert all(one["features"] is None for one in examples(content))
+    assert all(card["examples"]["core"] for card in content.state["inbox"])
 
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_records_that_are_given_are_shown(run, records, keyed):
     given = records if keyed else [(None, features) for _, features in records]
     content = collect(run.model, run.decisions, run.events, instances=reversed(given) if keyed else given)
-    for each in content.candidates:
-        assert set(each.examples.features) == {"number", "kind", "gap"}
-        for one in instances(each):
-            values = dict(zip(each.examples.features, one.values, strict=True))
-            assert values == {"number": one.seq, "kind": run.labels[one.seq], "gap": None}
-    assert content.notes == ()
+    for one in examples(content):
+        assert one["features"] == {"number": one["n"], "kind": run.labels[one["n"]], "gap": None}
+    assert content.state["notes"] == []
 
 
 def test_records_of_one_key_belong_to_its_instances_in_their_order(run, records):
     decisions = [{**d, "key": f"sensor {d['seq'] % 3}"} for d in run.decisions]
     given = [(f"sensor {n % 3}", features) for n, (_, features) in enumerate(records)]
-    content = collect(run.model, decisions, run.events, instances=given)
-    shown = [one for each in content.candidates for one in instances(each)]
+    shown = examples(collect(run.model, decisions, run.events, instances=given))
     assert shown
-    assert all(one.values[content.candidates[0].examples.features.index("number")] == one.seq for one in shown)
-    cut = collect(run.model, decisions, run.events, instances=given[1:])  # which one of sensor 0 is gone?
-    values = [one for each in cut.candidates for one in instances(each) if any(v is not None for v in one.values)]
-    assert values
-    assert not any(one.key == "sensor 0" for one in values)
+    assert all(one["features"]["number"] == one["n"] for one in shown)
+    cut = examples(collect(None, decisions, run.events, instances=given[1:]))  # which one of sensor 0 is gone?
+    assert any(one["features"] for one in cut)
+    assert not any(one["features"] for one in cut if one["key"] == "sensor 0")
 
 
 def test_records_that_do_not_fit_are_refused(run, records):
@@ -122,7 +126,7 @@ def test_a_table_is_shown_as_it_stands_and_bad_rows_are_counted(tmp_path):
 
 @pytest.mark.parametrize("name", ["plain.checkpoint", "a b'c.checkpoint", "$(rm -r x);`id`", "-x", "ä\u202e\n"])
 def test_the_command_is_one_that_a_shell_reads_back(name):
-    words = shlex.split(naming(Path(name))([11, 12]))
+    words = shlex.split(naming_command([11, 12], Path(name)))
     assert words[:4] == ["stream-osr", "promote", "11,12", "NAME"]
     expected = "CHECKPOINT" if "\n" in name else "./-x" if name == "-x" else name
     assert words[4:] == ["--checkpoint", expected]
@@ -131,14 +135,14 @@ def test_the_command_is_one_that_a_shell_reads_back(name):
 def test_a_checkpoint_is_named_in_the_command_and_a_model_in_python(run, tmp_path):
     path = tmp_path / "decisions.jsonl.checkpoint"
     save_checkpoint(path, Checkpoint(run.model, None, (None, None, None), Counter()))
-    run.model.save(tmp_path / "model.osr")
     inputs = read_files([path])
     assert isinstance(inputs.model, OpenSetRecognizer)
-    content = collect(inputs.model, command=naming(inputs.checkpoint))
-    for each in content.candidates:
-        assert each.command == f"stream-osr promote {','.join(map(str, each.ids))} NAME --checkpoint {path}"
-    content = collect(run.model, command=naming(read_files([tmp_path / "model.osr"]).checkpoint))
-    assert content.candidates[0].command.startswith("model.promote([")
+    assert inputs.checkpoint == path
+    cards = collect(inputs.model, acts=FileActs(path, allowed=False)).state["inbox"]
+    assert cards
+    for card in cards:
+        assert card["command"] == f"stream-osr promote {','.join(card['ids'])} NAME --checkpoint {path}"
+    assert collect(run.model).state["inbox"][0]["command"].startswith("model.promote([")
 
 
 def test_what_a_person_has_settled_is_no_candidate(run):
@@ -146,55 +150,24 @@ def test_what_a_person_has_settled_is_no_candidate(run):
     first, second = emerged[:2]
     named = {**first, "type": "SubclassPromoted", "label": "fox", "seq": 590}
     muted = {**second, "type": "SubclassMuted", "seq": 591}
-    content = collect(decisions=run.decisions, events=[*run.events, named, muted])
-    assert {first["subclass_id"], second["subclass_id"]} <= {s.id for s in content.others}
-    page = Page(report_page(decisions=run.decisions, events=[*run.events, named, muted]))
-    assert "named: fox" in page.text
+    cards = collect(decisions=run.decisions, events=[*run.events, named, muted]).state["inbox"]
+    settled = {card["id"]: (card["status"], card["label"]) for card in cards}
+    assert settled[str(first["subclass_id"])] == ("named", "fox")
+    assert settled[str(second["subclass_id"])] == ("muted", None)
     undone = {"type": "NamingUndone", "batch": 9, "seq": 595, "model": first["model"], "action": "promotion"}
     undone |= {"subclass_ids": [first["subclass_id"]], "label": "fox"}
-    again = collect(decisions=run.decisions, events=[*run.events, named, muted, undone])
-    assert (first["subclass_id"],) in {each.ids for each in again.candidates}
+    again = collect(decisions=run.decisions, events=[*run.events, named, muted, undone]).state["inbox"]
+    assert {card["status"] for card in again if card["id"] == str(first["subclass_id"])} == {"emerging"}
 
 
-def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run, content):
-    steady = content.recall._replace(drops=(), below=False)
-    places = [thing.where for thing in choose_highlights(content.candidates, steady, (), 0.0).things]
-    assert places == [f"candidate-{n}" for n in range(1, min(3, len(content.candidates)) + 1)]
-    drift = [{"type": "ClassDrifted", "label": "plain", "seq": 4}]
-    first, *_, last = choose_highlights(content.candidates, steady, drift, 0.4).things
-    assert (first.name, last.name, last.where) == ("plain", "40.0 %", "when")
-    assert choose_highlights((), steady, (), 0.0).things == ()
-    assert "There is nothing to check." in Page(report_page(decisions=run.decisions[:20])).text
-
-
-def test_contributions_of_decisions_are_shown(run, whole):
-    """The first three of the log-odds of unknown, also with hostile names, and nothing without them."""
-    features = [("<b>", 7.25, 3.04), ("kind", "x\ty\nz", -2.0), ("gap", None, 0.5), ("fourth", 1.0, 0.1)]
+def test_contributions_of_decisions_are_shown(run):
+    features = [("<b>", 7.25, 3.04), ("kind", "x\ty\nz", -2.0), ("gap", None, 0.5)]
     names = ("name", "value", "contribution")
     odds = {"unknown": {"features": [dict(zip(names, each, strict=True)) for each in features]}}
-    decisions = [{**d, "contributions": odds} for d in run.decisions]
-    shown = "<b> 7.25: +3.0; kind x\\ty\\nz: -2.0; gap missing: +0.5"
-    page = Page(report_page(run.model, decisions, run.events))
-    listed = sum(tag == "tr" and "tabindex" in attrs for tag, attrs in page.tags)
-    assert page.text.count(shown) == listed > 10
-    assert page.text.count("<b> +3.0kind -2.0gap +0.5") > 5
-    assert "contributions" not in whole.text
+    content = collect(run.model, [{**d, "contributions": odds} for d in run.decisions], run.events)
+    opened = [its for address, its in content.answers.items() if address.startswith("/api/instance/")]
+    assert len(opened) > 10
+    assert all(its["contributions"] == odds for its in opened)
     broken = [{**run.decisions[0], "contributions": {"unknown": {"features": [{"name": "a"}]}}}]
-    with pytest.raises(ConnectorError, match=r"record 1 is no decision \(it has no 'value'"):
+    with pytest.raises(ConnectorError, match=r"record 1 is no decision \(it has no '"):
         collect(run.model, broken)
-
-
-def test_every_link_of_the_page_leads_somewhere_on_it(run, records):
-    page = Page(report_page(run.model, run.decisions, run.events, run.truth, instances=records))
-    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
-    assert len(ids) == len(set(ids))
-    links = {str(attrs["href"])[1:] for tag, attrs in page.tags if tag == "a"}
-    assert links <= set(ids)
-    assert {"i", "S"} <= {link[0] for link in links if re.fullmatch(r"[iS]\d+", link)}
-
-
-def test_words_are_explained_once_and_each_is_there(whole):
-    for word, meaning in WORDS.items():
-        assert meaning in whole.text
-        assert ("dt", {"id": f"word-{word.replace(' ', '-')}"}) in whole.tags
-        assert meaning.endswith((".", "?"))

@@ -89,9 +89,9 @@ def test_decisions_and_events_are_drawn_without_a_model(run: Run, without: Any) 
 
 @pytest.mark.thorough
 def test_colours_are_those_of_the_page_in_its_light_form(run: Run) -> None:
-    from stream_osr_connectors.page.report.charts import LIGHT
+    from stream_osr_connectors.page.charts import LIGHT
 
-    style = files("stream_osr_connectors.page.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
+    style = files("stream_osr_connectors.page.live").joinpath("static", "page.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"--(\w+): (#\w+);", style[: style.index("@media")]))
     assert {name: light[name] for name in LIGHT} == LIGHT
     plot = run.model.plot
@@ -128,7 +128,7 @@ def test_what_cannot_be_drawn_is_said(run: Run, without: Any) -> None:
 
 
 def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    dependent = ("altair", f"{PAGE}.report.charts", f"{PAGE}.report.page", f"{PAGE}.plot")
+    dependent = ("altair", "jinja2", f"{PAGE}.charts", f"{PAGE}.report.frozen", f"{PAGE}.plot")
     for name in [each for each in sys.modules if each.startswith(dependent)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
@@ -136,7 +136,8 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     assert dict(inspect.getmembers(run.model))["plot"] is not None
     with pytest.raises(MissingExtra, match=r"figures need altair: run pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
-    with pytest.raises(MissingExtra, match=r"needs altair: run pip install 'stream-osr\[plot\]'"):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtra, match=r"needs jinja2: run pip install 'stream-osr\[plot\]'"):
         report_page(events=run.events)
     monkeypatch.undo()
     importlib.import_module("stream_osr_connectors.page.plot")

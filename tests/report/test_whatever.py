@@ -6,7 +6,6 @@ import gzip
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.decisions_table import MOST_LABELS
-from stream_osr_connectors.page.report.events_section import MOST_OTHERS
 from stream_osr_connectors.page.report.files import read_files
+from stream_osr_connectors.page.report.records_feed import MOST_LABELS
+from stream_osr_connectors.summary.state import MOST_OTHERS
 from tests.report.conftest import Page, Run, decision
 from tests.test_showing import ANY
 from tests.tiers import examples
@@ -43,15 +42,20 @@ def written(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
     return path
 
 
-def test_tables_and_compressed_files_give_the_same_table(run: Run, tmp_path: Path) -> None:
-    expected = collect(decisions=run.decisions).table
+def decided(content: Content) -> int:
+    """The number of decisions of a report."""
+    return int(content.state["stream"]["decided"])
+
+
+def test_tables_and_compressed_files_give_the_same_page(run: Run, tmp_path: Path) -> None:
+    expected = collect(decisions=run.decisions).state
     for suffix in (".csv", ".csv.gz", ".tsv", ".jsonl.gz"):
-        got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).table
-        assert got.repeated == 0
-        for name in {field.name for field in fields(expected)} - {"repeated"}:
-            assert list(getattr(got, name)) == list(getattr(expected, name)), (suffix, name)
+        got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).state
+        assert got["notes"] == []
+        assert got | {"seq": 0} == expected | {"seq": 0}, suffix
     emerged = [event for event in run.events if event["type"] == "SubclassEmerged"]
-    assert content(written(tmp_path / "events.csv", emerged)).emerged == collect(events=emerged).emerged
+    got, expected = content(written(tmp_path / "events.csv", emerged)).state, collect(events=emerged).state
+    assert [card["differs"] for card in got["inbox"]] == [card["differs"] for card in expected["inbox"]]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz"])
@@ -59,12 +63,13 @@ def test_a_file_that_a_killed_run_left_is_read_and_noted(run: Run, tmp_path: Pat
     path = written(tmp_path / f"decisions{suffix}", run.decisions)
     path.write_bytes(path.read_bytes()[:-9])
     got = content(path)
-    assert len(run.decisions) - 1 <= got.n if suffix != ".jsonl.gz" else 0 < got.n < len(run.decisions) + 1
-    (note,) = got.notes
+    n = decided(got)
+    assert len(run.decisions) - 1 <= n if suffix != ".jsonl.gz" else 0 < n < len(run.decisions) + 1
+    (note,) = got.state["notes"]
     assert note.startswith(str(path))
     assert "because the run was stopped or is still running" in note
     inputs = read_files([path])
-    assert note in Page(report_page(decisions=inputs.decisions, notes=inputs.notes)).text
+    assert note in Page(report_page(decisions=inputs.decisions, notes=inputs.notes)).state["notes"]
 
 
 def test_a_row_cut_within_a_quoted_field_is_noted(tmp_path: Path, run: Run) -> None:
@@ -74,12 +79,12 @@ def test_a_row_cut_within_a_quoted_field_is_noted(tmp_path: Path, run: Run) -> N
     for cut in range(1, len(whole) // 4):
         path.write_bytes(whole[:-cut])
         got = content(path)
-        assert (got.n, len(got.notes)) == (1, 1), cut
+        assert (decided(got), len(got.state["notes"])) == (1, 1), cut
 
 
 def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
     many = [{**run.decisions[number % 600], "key": number, "seq": number} for number in range(MOST_LABELS + 5)]
-    assert collect(decisions=many[:2000], truth=lambda key, number: str(key)).n == 2000
+    assert collect(decisions=many[:2000], truth=lambda key, number: str(key)).state["accuracy"]["n"] == 2000
     with pytest.raises(ConnectorError, match="more than 10000 different labels"):
         collect(decisions=many, truth=lambda key, number: str(key))
 
@@ -87,11 +92,11 @@ def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
 def test_repeated_records_count_once_and_are_noted(run: Run) -> None:
     again = [*run.decisions, *run.decisions[500:], {**run.decisions[3], "key": "another"}]
     got = collect(decisions=again, events=[*run.events, *run.events[:2]])
-    assert (got.n, got.table.repeated) == (601, 100)
-    assert got.notes == (
+    assert decided(got) == 601
+    assert got.state["notes"] == [
         "100 repeated decisions are skipped: each counts once",
         "2 repeated events are skipped: each counts once",
-    )
+    ]
 
 
 def test_events_that_no_drawing_shows_are_in_words(run: Run) -> None:
@@ -99,22 +104,11 @@ def test_events_that_no_drawing_shows_are_in_words(run: Run) -> None:
     jump = {"type": "UnknownRateJumped", "batch": 4, "seq": 159, "model": model, "rate": 0.41234567, "of": {"a": [1]}}
     summed = {"type": "WeekSummedUp", "model": model, "size": "large", "subclass_id": [7], "text": "</td><b>"}
     page = Page(report_page(run.model, run.decisions, [*run.events, jump, summed]))
-    text = page.squeezed
-    assert "159UnknownRateJumpedrate 0.4123, of {'a': [1]}" in text
-    assert "WeekSummedUpsize large, subclass_id [7], text </td><b>" in text
-    assert "Skipped input" not in text
-    many = [{**jump, "seq": seq} for seq in range(MOST_OTHERS + 7)]
-    assert "7 later events are not shown." in Page(report_page(events=many)).squeezed
-    drawn = [event for event in run.events if event["type"] != "UnknownRateJumped"]
-    assert "Other events" not in Page(report_page(events=drawn)).text
-
-
-def test_an_event_of_a_later_release_about_a_subclass_is_a_sign_on_its_row(run: Run) -> None:
-    key = next(event["subclass_id"] for event in run.events if event["type"] == "SubclassEmerged")
-    later = {"type": "SubclassTired", "model": run.events[0]["model"], "subclass_id": key, "seq": 300}
-    page = Page(report_page(decisions=run.decisions, events=[*run.events, later, {**later, "seq": "soon"}]))
-    marks = [value for values in page.specs["arrivals"]["datasets"].values() for value in values if "what" in value]
-    assert [mark["seq"] for mark in marks if mark["what"] == "tired"] == [300]
+    assert page.events("UnknownRateJumped")[0] == "rate 0.4123, of {'a': [1]}"
+    assert page.events("WeekSummedUp") == ["size large, subclass_id [7], text </td><b>"]
+    assert page.state["notes"] == []
+    many = Page(report_page(events=[{**jump, "seq": seq} for seq in range(MOST_OTHERS + 7)]))
+    assert (many.state["events"]["n"], len(many.state["events"]["latest"])) == (MOST_OTHERS + 7, MOST_OTHERS)
 
 
 def kinds(kind: type[Event]) -> set[type[Event]]:
@@ -176,8 +170,8 @@ def test_keys_of_any_kind_and_fields_of_later_releases(run: Run) -> None:
     more = [{**one, "key": key, "later": {"a": key}} for one, key in zip(run.decisions, keys, strict=False)]
     events = [{**event, "exemplars": keys, "later": keys} for event in run.events]
     page = Page(report_page(None, more, events, lambda key, number: "\udc80 truth"))
-    assert "\\ud800" in page.text
-    assert "\\udc80 truth" in page.text
+    assert "\\ud800" in [its.get("key") for its in page.answers.values()]
+    assert {row["label"] for row in page.state["accuracy"]["rows"]} == {"\\udc80 truth"}
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -211,8 +205,8 @@ def test_any_lines_become_a_report_or_an_error_in_a_line(
     except StreamOSRError as error:
         said = str(error).replace(str(path), "")
     else:
-        said = " ".join(got.notes).replace(str(path), "")
-        assert got.n <= len(lines)
+        said = " ".join(got.state["notes"]).replace(str(path), "")
+        assert decided(got) <= len(lines)
     assert "\n" not in said
     assert len(said) < 1000
 
@@ -226,12 +220,12 @@ def test_any_text_becomes_a_page_that_can_be_written(decisions: list[Any], event
     except StreamOSRError:
         return  # an event lacks what its kind needs
     page.encode("utf-8")
-    assert not any(mark in page.partition("<script>")[0] for mark in "\u202e\u2028\x1b\x9b\u200b\ufeff")
+    assert not any(mark in Page(page).text for mark in "\u202e\u2028\x1b\x9b\u200b\ufeff")
 
 
 def test_a_compressed_file_without_a_whole_line_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl.gz"
     path.write_bytes(gzip.compress(b"{}")[:12])
     got = content(path)
-    assert got.n == 0
-    assert "cannot be decompressed to its end" in got.notes[0]
+    assert decided(got) == 0
+    assert "cannot be decompressed to its end" in got.state["notes"][0]

@@ -43,10 +43,11 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("kafka.command_topic", "kafka.source kafka.sink"),
     ("kafka.run",),
     ("kafka.ops", "kafka"),
-    ("page page.formatting page.glossary page.input_records",),
+    ("summary",),
+    ("page page.charts page.formatting page.glossary",),
+    ("page.live",),
     ("page.report",),
     ("page.plot",),
-    ("page.live",),
     ("http_service",),
     ("mcp",),
     ("cli",),
@@ -57,7 +58,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
 A module imports modules of its own group or of a lower layer.
 """
 
-ABOUT_THE_MODEL = {"stream_osr_connectors.page.report.axes", "stream_osr_connectors.cli.warmup"}
+ABOUT_THE_MODEL = {"stream_osr_connectors.summary.axes", "stream_osr_connectors.cli.warmup"}
 """Connectors that read the covariance of a model."""
 
 LONGEST = {"stream_osr": 450, "stream_osr_connectors": 570}

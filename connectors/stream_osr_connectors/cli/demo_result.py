@@ -23,8 +23,8 @@ from stream_osr.printable_text import counted
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
     from stream_osr.discovery.new_classes import NewClasses
-    from stream_osr.evaluation import OpenSetReport
     from stream_osr_connectors.cli.demo_files import DemoFiles
+    from stream_osr_connectors.summary.truth import Truth
     from stream_osr_connectors.terminal import Terminal
 
 WIDTH = 80
@@ -60,26 +60,16 @@ class DemoResult(NamedTuple):
         True label of each instance of the stream.
     known
         The known classes.
-    counts
-        Number of decisions for each pair of true label and decided label.
     announced
         The announcements, in order.
-    made_of
-        True labels of the unknown instances in each subclass.
-    report
-        Accuracy of the decisions.
+    truth
+        Decisions against true labels.
     """
 
     labels: Sequence[str]
     known: Sequence[str]
-    counts: Counter[tuple[str, str]]
     announced: Sequence[Announced]
-    made_of: dict[int, Counter[str]]
-    report: OpenSetReport
-
-    def held_by(self, subclasses: Iterable[int]) -> Counter[str]:
-        """Count the true labels of the unknown instances in these subclasses."""
-        return sum((self.made_of.get(id, Counter()) for id in subclasses), Counter[str]())
+    truth: Truth
 
 
 class Strip(NamedTuple):
@@ -143,18 +133,13 @@ class Strip(NamedTuple):
 
 def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> DemoResult:
     """Read the output of a run and compare it with the true labels."""
-    from stream_osr.evaluation.metrics import OpenSetReport
+    from stream_osr_connectors.summary.state import State
 
-    report, counts = OpenSetReport(list(known), UNKNOWN), Counter[tuple[str, str]]()
-    made_of: dict[int, Counter[str]] = {}
-    for decision in _lines(decisions):
-        truth, label = labels[decision["seq"]], decision["label"]
-        report.update(truth, label)
-        counts[truth, label] += 1
-        if label == UNKNOWN and decision["subclass_id"] is not None:
-            made_of.setdefault(decision["subclass_id"], Counter[str]()).update([truth])
+    state = State([""], events=True)
+    for number, decision in enumerate(_lines(decisions)):
+        state.decision(0, number, number, {**decision, "true_label": labels[decision["seq"]]})
     announced = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
-    return DemoResult(labels, known, counts, announced, made_of, report)
+    return DemoResult(labels, known, announced, state.truth)
 
 
 def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
@@ -247,7 +232,7 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     title = f"{counted(len(classes.candidates), 'group')} of similar unknown instances"
     table = _table(title, "group", "size", "true class", "nearest", "largest difference", right=(1,))
     for candidate in classes.candidates:
-        truly = in_words(found.held_by(candidate.subclasses), most=1)
+        truly = in_words(found.truth.held_by(candidate.subclasses), most=1)
         differs = next((each.differs for each in found.announced if each.id in candidate.subclasses), "")
         table.add_row(candidate.name, str(candidate.size), truly, str(candidate.nearest_class), differs)
     _show(out, table)
@@ -265,12 +250,11 @@ def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     table = _table(title, "true class", *columns, right=range(1, len(columns) + 1))
     for truth in (*found.known, *new):
         name = f"{truth} (new)" if truth in new else truth
-        table.add_row(name, *(str(found.counts[truth, label] or ".") for label in columns))
+        table.add_row(name, *(str(found.truth.counts[truth, truth in new, label] or ".") for label in columns))
     _show(out, table)
-    report = found.report
     out.say(
-        f"known instances with the right label  {100 * report.known_accuracy:.1f} %",
-        f"new instances labelled unknown        {100 * report.unknown_recall:.1f} %",
+        f"known instances with the right label  {100 * found.truth.known_right:.1f} %",
+        f"new instances labelled unknown        {100 * found.truth.unknown_found:.1f} %",
         "",
     )
 
@@ -293,7 +277,7 @@ def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files:
         f"{program} watch {named['decisions']}",
     )
     for candidate in model.new_classes().candidates:
-        if (name := main_class(found.held_by(candidate.subclasses))) is not None:
+        if (name := main_class(found.truth.held_by(candidate.subclasses))) is not None:
             ids = ",".join(map(str, candidate.subclasses))
             out.say(
                 f"# name {candidate.name}: {name} becomes a known class",

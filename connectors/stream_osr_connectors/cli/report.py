@@ -42,11 +42,9 @@ def report(given: ReportOptions) -> None:
 
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """
-    from stream_osr_connectors.page.report import (
-        keys_page,
-        report_page,
-    )  # slow to import, and no other command needs it
-    from stream_osr_connectors.page.report.files import naming, read_files, read_instances, read_truth
+    from stream_osr_connectors.page.live.file_commands import FileActs
+    from stream_osr_connectors.page.report import keys_page, report_page
+    from stream_osr_connectors.page.report.files import read_files, read_instances, read_truth
 
     output, truth, label, key, input = given.output, given.truth, given.label, given.key, given.input
     format = cast(Any, given.format)
@@ -74,8 +72,9 @@ def report(given: ReportOptions) -> None:
         labels = read_truth(truth, label, key, format)
         decisions, truths = labels.beside(decisions, inputs.notes), labels.of
     instances = None if input is None else read_instances(input, inputs.notes, key, format)
-    command = naming(inputs.checkpoint, given.stream)
-    page = report_page(inputs.model, decisions, inputs.events, truths, given.title, inputs.notes, instances, command)
+    acts = None if inputs.checkpoint is None else FileActs(inputs.checkpoint, allowed=False, stream=given.stream)
+    records = inputs.model, decisions, inputs.events, truths
+    page = report_page(*records, given.title, inputs.notes, instances, acts=acts)
     _write(output, page)
     console = Terminal(stderr=True)
     for note in inputs.notes:

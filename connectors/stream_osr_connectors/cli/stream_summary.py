@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import counted, printable
+from stream_osr_connectors.summary.naming import naming_command
 from stream_osr_connectors.terminal import OneLine, Terminal
 
 if TYPE_CHECKING:
@@ -208,6 +208,5 @@ def naming(model: OpenSetRecognizer, checkpoint: Path, stream: str | None = None
     candidates = model.new_classes().candidates
     if not candidates:
         return None
-    ids = ",".join(map(str, candidates[0].subclasses))
-    ids = quote(ids if stream is None else f"{stream}/{ids}")
-    return f"next, to name {candidates[0].name}: stream-osr promote {ids} NAME --checkpoint {quote(str(checkpoint))}"
+    command = naming_command(candidates[0].subclasses, checkpoint, stream)
+    return f"next, to name {candidates[0].name}: {command}"

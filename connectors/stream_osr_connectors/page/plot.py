@@ -1,4 +1,4 @@
-"""The figures of the report as Altair charts (extra ``plot``), such as ``model.plot.plane()``.
+"""Figures of a stream as Altair charts (extra ``plot``), such as ``model.plot.plane()``.
 
 A notebook displays a chart. ``chart.save("figure.svg")`` (or .png, .html) writes it to a file.
 """
@@ -6,8 +6,11 @@ A notebook displays a chart. ``chart.save("figure.svg")`` (or .png, .html) write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from stream_osr.decision import Decision
 from stream_osr.discovery.event_base import Event
@@ -15,7 +18,10 @@ from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.page.formatting import subclass_name
-from stream_osr_connectors.page.report.content import Content, collect
+from stream_osr_connectors.page.live.watcher import Watcher
+from stream_osr_connectors.page.report.content import watching
+from stream_osr_connectors.page.report.records_feed import RecordsFeed
+from stream_osr_connectors.summary.axes import planes
 
 __all__ = ["Figures"]
 
@@ -68,11 +74,13 @@ class Figures:
             A dict or function that maps the key of a decision to its true label, or to ``None``. With labels the
             figure also shows the share of truly unknown instances.
         """
-        timeline = self._collect(decisions, events, labels).timeline
-        if timeline is None:
+        with self._watching(decisions, events, labels) as (watcher, feed):
+            timeline = watcher.refresh()["timeline"]
+        if not timeline["times"]:
             raise InvalidParameter("there is nothing to draw without decisions: give those from drain()")
+        drops = [event["seq"] for event in feed.events if event["type"] == "RecallDropped"]
         charts = _charts()
-        parts = [("called unknown", charts.unknown_share(timeline)), ("arrivals", charts.arrivals(timeline))]
+        parts = [("called unknown", charts.unknown_share(timeline, drops)), ("arrivals", charts.arrivals(timeline))]
         return charts.together(parts, WIDTH, columns=1)
 
     def plane(self, axes: Literal["all", "known"] = "all") -> Any:
@@ -85,10 +93,10 @@ class Figures:
         """
         if axes not in ("all", "known"):
             raise InvalidParameter(f"axes is {axes!r}, expected 'all' or 'known'")
-        planes = self._collect().planes
-        if not planes:
+        found = () if self._model is None else planes(self._model.value.running[1])
+        if not found:
             raise InvalidParameter("there is nothing to draw: a plane needs a model with two numeric features")
-        chosen = planes[-1] if axes == "all" else planes[0]
+        chosen = found[-1] if axes == "all" else found[0]
         charts = _charts()
         return charts.alone(charts.plane(chosen), WIDTH)
 
@@ -100,13 +108,18 @@ class Figures:
         events
             Events, as for :meth:`timeline`. With a model they are needed only for subclasses that it no longer has.
         """
-        found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
+        with self._watching((), events) as (watcher, _):
+            watcher.refresh()
+            found = [each for each in watcher.state.every_subclass() if any(map(_is_numeric, each.like["differs"]))]
         if not found:
             raise InvalidParameter("there is nothing to draw: no subclass with numeric features has emerged")
         charts = _charts()
         parts = [
-            (f"{subclass_name(each.id)}: {each.size:,} instances, nearest {each.nearest}", charts.shifts(each.shifts))
-            for each in found
+            (
+                f"{subclass_name(each.key)}: {each.size:,} instances, nearest {each.like['nearest_class']}",
+                charts.shifts([feature for feature in each.like["differs"] if _is_numeric(feature)]),
+            )
+            for each in sorted(found, key=lambda each: (-each.size, each.key))[:DRAWN]
         ]
         return charts.together(parts, WIDTH // 2, columns=2)
 
@@ -118,29 +131,36 @@ class Figures:
         decisions, labels
             As for :meth:`timeline`.
         """
-        decided = self._collect(decisions, labels=labels).table
-        judged = decided.judged
-        if not judged.any():
+        with self._watching(decisions, (), labels) as (watcher, _):
+            watcher.refresh()
+            truth = watcher.state.truth
+        if not truth.new:
             raise InvalidParameter(
                 "there is nothing to draw: no decision has a label. Give labels by the keys of decisions"
             )
         charts = _charts()
-        p, unknown = decided.p_unknown[judged], decided.truly_unknown[judged]
+        p, unknown = np.array(truth.p_unknown), np.array(truth.new, bool)
         parts = [
             ("observed against predicted", charts.calibration(reliability_curve(p, unknown))),
             ("predicted, for known and new classes", charts.spread(p, unknown)),
         ]
         return charts.together(parts, WIDTH // 2, columns=2)
 
-    def _collect(self, decisions: Records = (), events: Records = (), labels: Labels | None = None) -> Content:
+    def _watching(
+        self, decisions: Records, events: Records, labels: Labels | None = None
+    ) -> AbstractContextManager[tuple[Watcher, RecordsFeed]]:
         true_label = None if labels is None else _truth(labels)
-        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), true_label)
+        return watching(self._model, _records(decisions, "decisions"), _records(events, "events"), true_label)
+
+
+def _is_numeric(difference: Mapping[str, Any]) -> bool:
+    return difference["deviations"] is not None
 
 
 def _charts() -> Any:
     """Import Altair only when a chart is drawn."""
     try:
-        return import_module("stream_osr_connectors.page.report.charts")
+        return import_module("stream_osr_connectors.page.charts")
     except ModuleNotFoundError as error:
         raise MissingExtra(f"figures need {error.name}: run pip install 'stream-osr[plot]'") from error
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files.checkpoint import load_checkpoint, model_of
 from stream_osr_connectors.files.streams import keyed_of
-from stream_osr_connectors.page.formatting import number_of
-from stream_osr_connectors.page.report.axes import planes
+from stream_osr_connectors.summary.model_facts import RememberedInstances, model_view
 
 logger = logging.getLogger("stream_osr")
 
@@ -25,7 +21,6 @@ TURN = 0.5
 """Seconds between two checks of the checkpoint."""
 REST = 4.0
 """Wait before the next read, as a multiple of the duration of the last read."""
-Z = 1.96
 MOST_KEYS = 200
 """Most keys in the table of a run with a stream for each key."""
 
@@ -42,10 +37,11 @@ class ModelView:
     def __init__(self) -> None:
         self.version = 0
         self._facts: Mapping[str, Any] = {}
+        self._memory: RememberedInstances | None = None
         self._trouble = ""
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the facts for :func:`stream_osr_connectors.page.live.view_model.view_model`."""
+        """Return the facts for :func:`stream_osr_connectors.summary.view_model.view_model`."""
         return self._facts
 
     def notes(self) -> Sequence[str]:
@@ -56,6 +52,10 @@ class ModelView:
         """Store facts, or the reason why there are none."""
         self.version += (facts, trouble) != (self._facts, self._trouble)
         self._facts, self._trouble = facts, trouble
+
+    def remembered(self, decision: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the features of a decided instance that the memory of the model contains."""
+        return None if self._memory is None else self._memory.find(decision.get("seq"))
 
     def model(self) -> OpenSetRecognizer:
         """Load the model of the last checkpoint.
@@ -120,7 +120,9 @@ class CheckpointView(PolledView):
     def _read(self) -> dict[str, Any]:
         checkpoint = load_checkpoint(self._path)
         if checkpoint.keys is None or self._stream is not None:
-            return model_view(model_of(checkpoint, self._path, self._stream))
+            model = model_of(checkpoint, self._path, self._stream)
+            self._memory = None if model.value.stream is None else RememberedInstances(model)
+            return model_view(model)
         keys = keyed_of(checkpoint.model, self._path, checkpoint.keys).summary()
         shown = [{"by": line.by, "n": line.seen, "unknown": line.unknown, "new": line.emerged} for line in keys]
         emerged = sum(line.emerged > 0 for line in keys)
@@ -150,69 +152,3 @@ class CheckpointView(PolledView):
             trouble = f"Recall and signals are not available: the checkpoint {self._path.name} was not read."
         self.note(self._facts, trouble)
         return TURN
-
-
-def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
-    """Return the facts of a model that decisions and events do not contain."""
-    signals, found, stream = model.signals, model.new_classes(), model.value.stream
-    expected = signals.expected_recall
-    recall = None
-    if expected is not None:
-        promised = model.trained.report.known_recall
-        found_recall = {"value": expected.recall, "low": expected.low, "high": expected.high}
-        recall = {**found_recall, "promised": number_of(promised)}
-    facts: dict[str, Any] = {
-        "recall": recall,
-        "dependent": signals.dependent,
-        "frame": signals.frame,
-        "recalls": recalls(model),
-        "signals": {
-            name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality", "odd_values")
-        },
-        "new_classes": {"number": found.number, "low": found.low, "high": found.high},
-        "plane": _plane(model),
-        "candidates": [[str(key) for key in candidate.subclasses] for candidate in found.candidates],
-    }
-    if stream is not None:
-        ids, sizes = stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
-        facts["sizes"] = dict(zip(map(str, ids), sizes, strict=True))
-        facts |= {"decided": sum(stream.decided), "seen": int(stream.state.seen)}
-    return facts
-
-
-def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:
-    """Return the recall of each known class on its reference instances, with a 95 % interval."""
-    stream = model.value.stream
-    called = None if stream is None else stream.called
-    if stream is None or called is None:
-        return {}
-    out = {}
-    for label, right, asked in zip(stream.labels, called.right.tolist(), called.total.tolist(), strict=False):
-        if asked >= 1.0:
-            low, high = interval(right / asked, asked)
-            out[str(label)] = {"value": right / asked, "low": low, "high": high}
-    return out
-
-
-def interval(share: float, n: float) -> tuple[float, float]:
-    """Wilson's interval of a share.
-
-    >>> [round(end, 3) for end in interval(0.9, 100)]
-    [0.826, 0.945]
-    """
-    centre = (share * n + 0.5 * Z**2) / (n + Z**2)
-    half = Z / (n + Z**2) * math.sqrt(share * (1.0 - share) * n + 0.25 * Z**2)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def _plane(model: OpenSetRecognizer) -> dict[str, Any] | None:
-    stream = model.value.stream
-    views = () if stream is None else planes(stream)
-    if not views:
-        return None
-    points = []
-    for spot in views[-1].spots:
-        x, y = np.nan_to_num(spot.centre).tolist()
-        kind = "emerging" if spot.label is None else "known"
-        points.append({"id": str(spot.id), "x": x, "y": y, "n": spot.size, "kind": kind, "label": spot.label})
-    return {"axes": None, "points": points[:300]}

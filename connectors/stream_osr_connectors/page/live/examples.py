@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,8 +14,9 @@ import numpy as np
 from stream_osr.discovery.exemplars import choose
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr.printable_text import brief
-from stream_osr_connectors.page.formatting import cut, number_of
 from stream_osr_connectors.page.live.feeds import Feed, FoundDecision
+from stream_osr_connectors.summary.input_records import number_of
+from stream_osr_connectors.summary.view_model import cut
 
 HERE = "{key}"
 
@@ -74,6 +76,8 @@ _EMPTY: dict[str, list[Any]] = {"core": [], "boundary": [], "known": []}
 
 Lookup = Callable[[str], Sequence[FoundDecision]]
 """Function that returns sampled instances of a class or a subclass, given its name on the page."""
+Features = Callable[[Sequence[FoundDecision]], Sequence[Mapping[str, Any] | None]]
+"""Function that returns the features of instances, ``None`` for an unknown one."""
 
 
 class ExampleChooser:
@@ -88,14 +92,20 @@ class ExampleChooser:
     """
 
     def __init__(self, feed: Feed, images: Images | None = None) -> None:
-        self._feed, self._images = feed, images
+        self._features: Features = feed.features
+        self._images = images
         self.version = 0
-        self._chosen: dict[str, tuple[int, Mapping[str, list[Any]]]] = {}
+        self._chosen: dict[str, tuple[int, Mapping[str, list[Any]], object]] = {}
         self._wanted: Sequence[Mapping[str, Any]] = ()
+        self._at_rest: object = None
         self._lookup: Lookup = lambda id: ()
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="examples", daemon=True)
         self._failed = 0
+
+    def read_from(self, features: Features) -> None:
+        """Set another source of features."""
+        self._features = features
 
     def start(self, lookup: Lookup) -> None:
         """Start the thread. ``lookup`` finds sampled instances."""
@@ -119,9 +129,18 @@ class ExampleChooser:
         found = self._chosen.get(_key(card))
         return _EMPTY if found is None else found[1]
 
-    def want(self, inbox: Sequence[Mapping[str, Any]]) -> None:
-        """Set the candidates that need examples."""
-        self._wanted = inbox[:MOST_CHOSEN]
+    def want(self, inbox: Sequence[Mapping[str, Any]], at_rest: object = None) -> None:
+        """Set the candidates that need examples.
+
+        Parameters
+        ----------
+        inbox
+            Cards of the candidates.
+        at_rest
+            State of the features if the stream is at rest, otherwise ``None``. At rest, examples are chosen from all
+            instances and with the present features.
+        """
+        self._wanted, self._at_rest = inbox[:MOST_CHOSEN], at_rest
         self._wake.set()
 
     def notes(self) -> Sequence[str]:
@@ -139,8 +158,9 @@ class ExampleChooser:
             for card in wanted:
                 if self._stop.is_set():
                     return
-                before = self._chosen.get(_key(card))
-                if before is None or card["size"] >= GROWN * before[0]:
+                before, at_rest = self._chosen.get(_key(card)), self._at_rest
+                changed = at_rest is not None and before is not None and before[::2] != (card["size"], at_rest)
+                if before is None or changed or card["size"] >= GROWN * before[0]:
                     self._choose(card)
                     self._stop.wait(REST)
 
@@ -154,7 +174,7 @@ class ExampleChooser:
             logger.exception("no examples of subclass %s", card["id"])
             self._failed += 1
             chosen = _EMPTY
-        self._chosen[_key(card)] = card["size"], chosen
+        self._chosen[_key(card)] = card["size"], chosen, self._at_rest
         self.version += 1
 
     def choose(self, card: Mapping[str, Any], lookup: Lookup) -> Mapping[str, list[Any]]:
@@ -167,20 +187,27 @@ class ExampleChooser:
         """
         members, near = lookup(_key(card)), card["nearest_class"]
         known = [] if near is None else lookup(f"class:{near}")
-        return self._pick(members, [each for each in known if each.decision.get("label") is not None])
+        return self._choose_among(members, [each for each in known if each.decision.get("label") is not None])
 
-    def _pick(self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]) -> Mapping[str, list[Any]]:
-        every = [*members, *known]
-        features = self._feed.features(every)
-        numbers = [{name: number_of(value) for name, value in (each or {}).items()} for each in features]
+    def _with_features(self, found: Sequence[FoundDecision]) -> list[tuple[FoundDecision, Mapping[str, Any] | None]]:
+        """Pair instances with their features. If some have features, leave the others out."""
+        pairs = list(zip(found, self._features(found), strict=True))
+        return [pair for pair in pairs if pair[1] is not None] or pairs
+
+    def _choose_among(
+        self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]
+    ) -> Mapping[str, list[Any]]:
+        own, near = self._with_features(members), self._with_features(known)
+        every = [*own, *near]
+        numbers = [{name: _number(value) for name, value in (each or {}).items()} for _, each in every]
         names = sorted({name for each in numbers for name, value in each.items() if value is not None})
         rows = [[each.get(name) for name in names] for each in numbers]
         table = np.array(rows, float).reshape(len(every), len(names))  # what is missing is nan
-        n = len(members)
-        sure = np.array([number_of(each.decision.get("p_unknown")) for each in members], float)
+        n = len(own)
+        sure = np.array([number_of(each.decision.get("p_unknown")) for each, _ in own], float)
         core, boundary, nearest = choose(table[:n], sure, table[n:])
         chosen = {"core": core, "boundary": boundary, "known": nearest + n}
-        return {kind: [self.as_example(every[i], features[i]) for i in places] for kind, places in chosen.items()}
+        return {kind: [self.as_example(*every[i]) for i in places] for kind, places in chosen.items()}
 
     def as_example(self, found: FoundDecision, features: Mapping[str, Any] | None) -> dict[str, Any]:
         """Convert an instance to the form of the page."""
@@ -198,6 +225,17 @@ class ExampleChooser:
             "p_unknown": number_of(found.decision.get("p_unknown")),
             "label": cut(found.decision.get("label"), LONGEST),
         }
+
+
+def _number(value: object) -> float | None:
+    """Read a number, also from text.
+
+    >>> _number("1.5"), _number(2), _number("red")
+    (1.5, 2.0, None)
+    """
+    with suppress(ValueError):
+        return number_of(float(value) if isinstance(value, str) else value)
+    return None
 
 
 def _key(card: Mapping[str, Any]) -> str:

@@ -50,13 +50,15 @@ class Feed(Protocol):
     """A source of decisions and events. One thread calls `poll`, several threads call the other methods."""
 
     kind: str
-    """``file`` or ``kafka``."""
+    """``file``, ``kafka`` or ``report``."""
     name: str
     """Name for people."""
     prefixes: Sequence[str]
     """Prefix of subclass ids, for each track."""
     has_events: bool
     """Whether the source has events."""
+    strict: bool
+    """Whether an invalid record is an error. Otherwise it is counted."""
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read new records.
@@ -116,6 +118,7 @@ class FileFeed:
     """
 
     kind = "file"
+    strict = False
     prefixes: Sequence[str] = ("",)
 
     def __init__(
@@ -244,7 +247,7 @@ class FileFeed:
                 "descriptions."
             )
         if self._inputs is None and self._stream is None and not self._has_keys:
-            out.append("Features of examples are not shown. Give the input of the run with --input FILE.")
+            out.append("Only the latest instances have features, from the checkpoint. --input FILE has all of them.")
         elif self._inputs is not None:
             out += self._inputs.notes()
         return out

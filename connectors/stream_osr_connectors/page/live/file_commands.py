@@ -13,6 +13,7 @@ from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
 from stream_osr_connectors.commands.command_entry import last_standing
 from stream_osr_connectors.commands.file_log import CommandLog, of_file
 from stream_osr_connectors.files.checkpoint import ask
+from stream_osr_connectors.summary.naming import naming_command
 
 MOST_ENTRIES = 200
 """Most entries of the history on the page."""
@@ -98,6 +99,10 @@ class Acts(ABC):
                 out |= dict.fromkeys(command.names, status if entry.undone_by is None else ("emerging", None))
         return out
 
+    def naming_command(self, ids: Sequence[str]) -> str | None:
+        """Return the command that names the subclasses of a candidate, or ``None`` if it is unknown."""
+        return None
+
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Return the newest ``MOST_ENTRIES`` commands, newest first."""
         last = last_standing(self._entries).values()
@@ -141,6 +146,10 @@ class FileActs(Acts):
         super().__init__(allowed=allowed)
         self._checkpoint, self._stream = checkpoint, stream
         self._mark: object = None
+
+    def naming_command(self, ids: Sequence[str]) -> str:
+        """Return the command that names the subclasses of a candidate."""
+        return naming_command(ids, self._checkpoint, self._stream)
 
     def _send(self, commands: Sequence[Command]) -> CommandReceipt:
         own = [of_file(command._replace(stream=self._stream)) for command in commands]

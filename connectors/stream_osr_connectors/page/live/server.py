@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from stream_osr import errors
 from stream_osr.printable_text import printable
+from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.answers import (
     RequestFilter,
@@ -33,9 +34,7 @@ from stream_osr_connectors.page.live.answers import (
     media_type,
 )
 from stream_osr_connectors.page.live.examples import Images
-from stream_osr_connectors.page.live.feeds import FoundDecision
 from stream_osr_connectors.page.live.followers import Followers, ServerSentEvent
-from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
 
 MOST_BODY = 1 << 16
@@ -94,7 +93,8 @@ class _Pages:
 
     async def _page(self, request: Request) -> Response:
         shell = _environment().get_template("page.html.j2")
-        return HTMLResponse(shell.render(version=version("stream-osr"), name=printable(self._watcher.feed.name, 200)))
+        name = printable(self._watcher.feed.name, 200)
+        return HTMLResponse(shell.render(version=version("stream-osr"), name=name, words=WORDS, frozen=None))
 
     async def _health(self, request: Request) -> Response:
         stale = self._watcher.stale
@@ -127,22 +127,15 @@ class _Pages:
         number = None if before is None else _number(before)
         if before is not None and number is None:
             return error_answer(422, "before must be the number of an instance")
-        found = await run_in_threadpool(self._watcher.instances, id, number)
+        found = await run_in_threadpool(self._watcher.subclass_answer, id, number)
         if found is None:
             return error_answer(404, f"there is no class or subclass {printable(id, 100)}, or it no longer exists")
-        instances, more = found
-        return json_answer({"id": id, "instances": [_row(each) for each in instances], "more": more})
+        return json_answer(found)
 
     async def _instance(self, request: Request) -> Response:
         n = _number(request.path_params["n"])
-        found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
-        if found is None:
-            return _no_decision(request)
-        features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
-        example = self._watcher.examples.as_example(found, features)
-        rest = {name: value for name, value in found.decision.items() if name != "schema"}
-        whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
-        return json_answer({**whole, "features": example["features"], "image": example["image"]})
+        found = None if n is None else await run_in_threadpool(self._watcher.instance_answer, n)
+        return _no_decision(request) if found is None else json_answer(found)
 
     async def _contributions(self, request: Request) -> Response:
         """Compute contributions, for one request at a time."""
@@ -204,8 +197,3 @@ def _number(text: str) -> int | None:
 def _no_decision(request: Request) -> Response:
     n = printable(request.path_params["n"], 40)
     return error_answer(404, f"there is no decision {n}, or it no longer exists")
-
-
-def _row(found: FoundDecision) -> dict[str, Any]:
-    names = ("key", "t", "label", "first_label", "p_unknown")
-    return {"n": found.n, **{name: found.decision.get(name) for name in names}}

@@ -63,6 +63,7 @@ class ServiceFeed:
     """
 
     kind = "kafka"
+    strict = False
     has_events = True
 
     def __init__(self, settings: ServiceSettings, last: int) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -19,13 +19,13 @@ from stream_osr_connectors import values
 from stream_osr_connectors.commands import CommandReceipt
 from stream_osr_connectors.commands.command import parse_request
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
-from stream_osr_connectors.page.live.class_summary import newest_first
 from stream_osr_connectors.page.live.examples import ExampleChooser
 from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FoundDecision
 from stream_osr_connectors.page.live.file_commands import Acts
 from stream_osr_connectors.page.live.file_tail import FeedTruncated
-from stream_osr_connectors.page.live.state import State
-from stream_osr_connectors.page.live.view_model import view_model
+from stream_osr_connectors.summary.class_summary import newest_first
+from stream_osr_connectors.summary.state import State
+from stream_osr_connectors.summary.view_model import view_model, why
 
 logger = logging.getLogger("stream_osr")
 
@@ -83,18 +83,22 @@ class Watcher:
 
     def __init__(self, feed: Feed, view: ModelView, acts: Acts, examples: ExampleChooser) -> None:
         self.feed, self.view, self.acts, self.examples = feed, view, acts, examples
+        examples.read_from(self.features)
         self.lock = threading.Lock()
-        self.state = State(feed.prefixes, events=feed.has_events)
+        self.state = self._new_state()
         self.seen = PageState(0, b"", ())
         self._stop = threading.Event()
         self._notify: Callable[[], None] = lambda: None
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
-        self._again = 0
+        self._again, self._caught_up = 0, False
         self._last: dict[str, Any] | None = None
         self._troubles: dict[str, Stale] = {}
         self._good: dict[str, float] = {}
         self._began = self._turned = time.time()
+
+    def _new_state(self) -> State:
+        return State(self.feed.prefixes, events=self.feed.has_events, strict=self.feed.strict)
 
     def start(self, notify: Callable[[], None]) -> None:
         """Start the thread. It calls ``notify`` after each new state."""
@@ -196,7 +200,7 @@ class Watcher:
         except FeedTruncated:
             self._again += 1
             with self.lock:
-                self.state = State(self.feed.prefixes, events=self.feed.has_events)
+                self.state = self._new_state()
             self.examples.begin()
             return True
         state = self.state
@@ -205,15 +209,16 @@ class Watcher:
                 try:
                     state.event(track, event)
                 except Exception as error:  # an unexpected event must not affect others
-                    state.refuse("event", error)
+                    state.refuse("event", error, event)
         for begin in range(0, len(came.decisions), ORDINARY):
             with self.lock:
                 for track, number, place, decision in came.decisions[begin : begin + ORDINARY]:
                     try:
                         state.decision(track, number, place, decision)
                     except Exception as error:
-                        state.refuse("decision", error)
-        if not came.more:
+                        state.refuse("decision", error, decision)
+        self._caught_up = not came.more
+        if self._caught_up:
             with self.lock:
                 state.caught_up()
         return came.more
@@ -225,7 +230,8 @@ class Watcher:
             made = self._written({**(self._last or self._blank())})
         self._last, body = made
         self.seen = PageState(self._last["seq"], body, self._last["inbox"])
-        self.examples.want(self._last["inbox"])
+        at_rest = self._caught_up and not self._last["stream"]["running"]
+        self.examples.want(self._last["inbox"], self.view.version if at_rest else None)
         self._notify()
 
     def _page(self) -> tuple[dict[str, Any], bytes]:
@@ -237,6 +243,7 @@ class Watcher:
             page = view_model(self.state, stream, self.view.facts(), self.acts.named(), notes)
         for card in page["inbox"]:
             card["examples"] = self.examples.of(card)
+            card["command"] = None if self.acts.allowed else self.acts.naming_command(card["ids"])
         page["history"] = self.acts.history()
         page["commands"] = {"allowed": self.acts.allowed, "labels": [row["label"] for row in page["known"]]}
         self._troubles.pop(SHOW, None)
@@ -254,7 +261,7 @@ class Watcher:
     def _blank(self) -> dict[str, Any]:
         """Return an empty state, for the time before the first update."""
         stream = {**self._stream(), "running": False, "behind": None}
-        page = view_model(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
+        page = view_model(self._new_state(), stream, {}, {}, [])
         return {**page, "history": [], "commands": {"allowed": self.acts.allowed, "labels": []}}
 
     # Looking up.
@@ -302,6 +309,32 @@ class Watcher:
             blocks = self._blocks_of([n])
         return next(self._read_again(blocks), None)
 
+    def features(self, found: Sequence[FoundDecision], texts: Collection[str] = ()) -> list[dict[str, Any] | None]:
+        """Find the features of decisions in the input, or in the memory of the model."""
+        given = self.feed.features(found, texts)
+        return [
+            self.view.remembered(one.decision) if own is None else own for one, own in zip(found, given, strict=True)
+        ]
+
+    def subclass_answer(self, id: str, before: int | None = None, most: int = PAGE) -> dict[str, Any] | None:
+        """Return the latest instances of a class or subclass for the page, or ``None`` if it does not exist."""
+        found = self.instances(id, before, most)
+        if found is None:
+            return None
+        names = ("key", "t", "label", "first_label", "p_unknown")
+        rows = [{"n": one.n, **{name: one.decision.get(name) for name in names}} for one in found[0]]
+        return {"id": id, "instances": rows, "more": found[1]}
+
+    def instance_answer(self, n: int) -> dict[str, Any] | None:
+        """Return a decision for the page, or ``None`` if it does not exist."""
+        found = self.instance(n)
+        if found is None:
+            return None
+        example = self.examples.as_example(found, self.features([found])[0])
+        rest = {name: value for name, value in found.decision.items() if name != "schema"}
+        whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
+        return {**whole, "features": example["features"], "image": example["image"]}
+
     def contributions(self, n: int) -> dict[str, Any] | None:
         """Compute the contributions of the features of an instance from the last checkpoint.
 
@@ -337,7 +370,7 @@ class Watcher:
         with self.lock:
             some = self.state.find_all(id)
             last = [summary.last for summary in some if summary.last is not None]
-            blocks = self._blocks_of({*chain.from_iterable(summary.kept for summary in some), *last})
+            blocks = self._blocks_of({*chain.from_iterable(summary.sample for summary in some), *last})
         return list(self._read_again(blocks))
 
     def _blocks_of(self, some: Iterable[int]) -> BlockNumbers:

@@ -1,21 +1,23 @@
-"""The report of a run: one HTML page that works without a network (extra `plot`).
+"""The report of a run: the live page frozen into one HTML file that works without a network (extra `plot`).
 
-``files``, ``decisions_table`` and ``events_section`` read the input. ``class_summary``, ``candidates``, ``timeline``
-and ``axes`` compute what the report shows. ``content`` assembles it, ``charts`` draws it, and ``page`` writes the
-HTML.
+``files`` reads the input, and ``records_feed`` gives it to the watcher of the live page. ``content`` collects the
+state of the page with the instances that it can show, and ``frozen`` writes the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stream_osr.errors import MissingExtra
 from stream_osr.keyed import KeySummary
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.report.candidates import Instances, in_python
-from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.summary.naming import naming_in_python
+
+if TYPE_CHECKING:
+    from stream_osr_connectors.page.live.file_commands import Acts
+    from stream_osr_connectors.page.report.records_feed import Instances
 
 __all__ = ["keys_page", "report_page"]
 
@@ -26,7 +28,7 @@ def keys_page(title: str, lines: Sequence[KeySummary], command: Callable[[str], 
     Parameters
     ----------
     title
-        Heading of the page.
+        Title of the page.
     lines
         Lines of :meth:`stream_osr.Keyed.summary`.
     command
@@ -37,7 +39,8 @@ def keys_page(title: str, lines: Sequence[KeySummary], command: Callable[[str], 
     MissingExtra
         If the extra ``plot`` is not installed.
     """
-    page: str = _page_module().render_keys(title, lines, command)
+    content, frozen = _modules()
+    page: str = frozen.frozen_page(title, *content.collect_keys(title, lines, command))
     return page
 
 
@@ -49,22 +52,23 @@ def report_page(
     title: str = "Stream report",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
-    command: Callable[[Sequence[int]], str] = in_python,
+    command: Callable[[Sequence[int | str]], str] = naming_in_python,
+    acts: Acts | None = None,
 ) -> str:
     """Write a self-contained HTML report of a model, its decisions, or both.
 
     Parameters
     ----------
     model
-        A recognizer whose training has ended. It supplies the feature map, the subclasses and the discovery table.
+        A recognizer whose training has ended. It supplies the candidates, the feature map and the recall.
     decisions, events
         Decisions and events as `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` return them. They supply
-        the timeline.
+        the timeline and the instances.
     truth
         A function that returns the true label (as text) or ``None``, given the key of a decision and its number (from
         0). With true labels the report shows accuracy and calibration.
     title
-        Heading of the page.
+        Title of the page.
     notes
         Sentences about skipped input, for the section "Skipped input". They are read after all other input.
     instances
@@ -73,6 +77,8 @@ def report_page(
         memory.
     command
         A function that maps the subclass ids of a candidate to the command that names it.
+    acts
+        Commands of people to the checkpoint of the run, for the change history. They also supply ``command``.
 
     Returns
     -------
@@ -89,12 +95,15 @@ def report_page(
     NotTrained
         If training of the model has not ended.
     """
-    page: str = _page_module().render(collect(model, decisions, events, truth, title, notes, instances, command))
+    content, frozen = _modules()
+    given = content.collect(model, decisions, events, truth, title, notes, instances, command, acts)
+    page: str = frozen.frozen_page(title, *given)
     return page
 
 
-def _page_module() -> Any:
+def _modules() -> tuple[Any, Any]:
+    package = "stream_osr_connectors.page.report"
     try:
-        return import_module("stream_osr_connectors.page.report.page")
+        return import_module(f"{package}.content"), import_module(f"{package}.frozen")
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the report needs {error.name}: run pip install 'stream-osr[plot]'") from error

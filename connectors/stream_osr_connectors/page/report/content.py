@@ -1,111 +1,71 @@
-"""Content of a report, from any of a model, decisions, events and true labels."""
+"""Content of a report: the state of the live page, and its answers about the instances that the report shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from stream_osr.discovery.class_count import Estimate
 from stream_osr.errors import ConnectorError
+from stream_osr.keyed import KeySummary
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.report.axes import Plane, planes
-from stream_osr_connectors.page.report.candidates import (
-    CandidateSection,
-    Highlights,
-    Instances,
-    candidate_sections,
-    choose_highlights,
-    in_python,
-)
-from stream_osr_connectors.page.report.class_summary import (
-    EmergedSubclass,
-    GroupRow,
-    TruthComparison,
-    compare_with_truth,
-    counts_of_sums,
-    discovery_table,
-    from_decisions,
-    from_events,
-    from_model,
-    with_truth,
-)
-from stream_osr_connectors.page.report.decisions_table import DecisionsTable, read_decisions, remembered_decisions
-from stream_osr_connectors.page.report.events_section import EventsSection, RecallSection, recall_section, sort_events
-from stream_osr_connectors.page.report.timeline import Timeline, lay_out
+from stream_osr_connectors.commands import Command, CommandReceipt
+from stream_osr_connectors.page.live.checkpoint_view import ModelView
+from stream_osr_connectors.page.live.examples import MOST_CHOSEN, ExampleChooser
+from stream_osr_connectors.page.live.file_commands import Acts
+from stream_osr_connectors.page.live.watcher import Watcher
+from stream_osr_connectors.page.report.records_feed import Instances, RecordsFeed
+from stream_osr_connectors.summary.input_records import ReadRecord
+from stream_osr_connectors.summary.model_facts import RememberedInstances, emerged_events, model_view
+from stream_osr_connectors.summary.naming import naming_in_python
+from stream_osr_connectors.summary.view_model import cut
+
+LARGEST = 12
+"""Number of candidates that count as large."""
+LISTED, LISTED_OF_SMALL = 30, 6
+"""Most listed instances of a large candidate, and of any other subclass or class."""
+MOST_MEMBERS = 12
+"""Most subclasses of a candidate with separate lists."""
+MOST_CLASSES = 40
+"""Most known classes with listed instances."""
+MOST_KEYS = 1000
+"""Most keys in the table of keys."""
 
 
 class Content(NamedTuple):
-    """Content of a report.
+    """Content of a report: the state of the page, and its answers by address."""
 
-    Attributes
-    ----------
-    title
-        Heading.
-    n
-        Instances decided.
-    unknown_share
-        Share of these that are unknown, ``None`` without instances.
-    new_classes
-        Estimated number of new classes, ``None`` without a model that has seen the stream.
-    delta
-        The paper's Delta, ``None`` if no event reported it.
-    emerged
-        Emerged subclasses, the largest first.
-    planes
-        Feature maps of the model.
-    timeline
-        Arrivals and events.
-    groups
-        The discovery table.
-    judged
-        Decisions against true labels.
-    table
-        Decisions.
-    fingerprint
-        Fingerprint of the model.
-    recall
-        Accuracy on known classes.
-    summed
-        Number of events that were reported only as a count, by type.
-    section
-        Events.
-    highlights
-        Items to check first.
-    candidates
-        Candidate new classes, the largest first.
-    given
-        Whether the features of examples come from given records, not from the model's memory.
-    notes
-        Sentences about skipped input.
-    """
+    state: dict[str, Any]
+    answers: dict[str, Any]
 
-    title: str
-    n: int
-    unknown_share: float | None
-    new_classes: Estimate | None
-    delta: int | None
-    emerged: tuple[EmergedSubclass, ...]
-    planes: tuple[Plane, ...]
-    timeline: Timeline | None
-    groups: tuple[GroupRow, ...]
-    judged: TruthComparison | None
-    table: DecisionsTable
-    fingerprint: str | None
-    recall: RecallSection
-    summed: Mapping[str, int]
-    section: EventsSection
-    highlights: Highlights
-    candidates: tuple[CandidateSection, ...]
-    given: bool
-    notes: tuple[str, ...] = ()
 
-    @property
-    def others(self) -> tuple[EmergedSubclass, ...]:
-        """Subclasses in no candidate. They are gone, settled or not new."""
-        there = {key for candidate in self.candidates for key in candidate.ids}
-        return tuple(each for each in self.emerged if each.id not in there)
+class _GivenModel(ModelView):
+    """Facts of a model, if there is one."""
+
+    def __init__(self, model: OpenSetRecognizer | None) -> None:
+        super().__init__()
+        if model is not None:
+            self.note(model_view(model), "")
+            self._memory = RememberedInstances(model)
+
+
+class _NoActs(Acts):
+    """No commands of people."""
+
+    def __init__(self, command: Callable[[Sequence[int | str]], str]) -> None:
+        super().__init__(allowed=False)
+        self._command = command
+
+    def naming_command(self, ids: Sequence[int | str]) -> str:
+        """Return the command that names the subclasses of a candidate."""
+        return self._command(ids)
+
+    def look(self) -> None:
+        """Read nothing."""
+
+    def _send(self, commands: Sequence[Command]) -> CommandReceipt:
+        raise NotImplementedError
 
 
 def collect(
@@ -116,26 +76,10 @@ def collect(
     title: str = "Stream report",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
-    command: Callable[[Sequence[int]], str] = in_python,
+    command: Callable[[Sequence[int | str]], str] = naming_in_python,
+    acts: Acts | None = None,
 ) -> Content:
-    """Assemble a report.
-
-    Parameters
-    ----------
-    model
-        A trained recognizer.
-    decisions, events
-        Decisions and events as `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` return them.
-    truth
-        A function that returns the true label or ``None``, given the key of a decision and its number.
-    title
-        Heading.
-    notes
-        Sentences about skipped input, read after all other input.
-    instances
-        Keys and features of the instances, or ``None`` to show the values in the model's memory.
-    command
-        A function that returns the command that names a candidate, given its subclasses.
+    """Collect the content of a report. The arguments are those of :func:`.report_page`.
 
     Raises
     ------
@@ -144,58 +88,92 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    table = read_decisions(decisions or (), truth)
-    section = sort_events(events)
-    events = section.events
-    emerged, recall = from_events(events), recall_section(model, events)
-    summed, silent = counts_of_sums(events)
-    summary, fingerprint = None, None
-    drawn: tuple[Plane, ...] = ()
-    if model is not None:
-        trained, stream = model.value.running
-        summary, fingerprint, drawn = model.summary(), trained.fingerprint, planes(stream)
-        others = {its for event in events if isinstance(its := event.get("model"), str)} - {fingerprint}
-        if others:
-            raise ConnectorError(
-                f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}. "
-                "Give the model, or the checkpoint, of that run"
-            )
-        emerged |= from_model(trained, stream)
-    found = from_decisions(table)
-    emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
-    if truth is not None:
-        emerged = with_truth(emerged, table)
-    ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
-    deltas = [event["delta"] for event in events if event.get("type") == "NewClassesChanged"]
-    n, share, estimate, delta = 0, None, None, deltas[-1] if deltas else None
-    if summary is not None and summary.stream_size:
-        n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
-    if len(table):
-        n, share = len(table), float(table.unknown.mean())
-    repeated = {"decisions": table.repeated, "events": section.repeated}
-    known_instances = table if len(table) or model is None else remembered_decisions(model.value.running[1])
-    looked = candidate_sections(model, emerged, known_instances, instances, command)
-    within = np.isin(known_instances.subclass, [key for each in looked for key in each.ids])
-    loose = float((known_instances.unknown & ~within).mean()) if n and len(known_instances) else 0.0
-    again = [f"{n:,} repeated {what} are skipped: each counts once" for what, n in repeated.items() if n]
-    return Content(
-        title=title,
-        n=n,
-        unknown_share=share,
-        new_classes=estimate,
-        delta=delta,
-        emerged=ordered,
-        planes=drawn,
-        timeline=lay_out(table, [s.id for s in ordered], events) if len(table) else None,
-        groups=discovery_table(summary, table, emerged),
-        judged=compare_with_truth(table),
-        table=table,
-        fingerprint=fingerprint,
-        recall=recall,
-        summed=summed,
-        section=section,
-        highlights=choose_highlights(looked, recall, events, loose),
-        candidates=looked,
-        given=instances is not None,
-        notes=(*notes, *again),
+    with watching(model, decisions, events, truth, title, notes, instances, command, acts) as (watcher, feed):
+        state = watcher.refresh()
+        if model is not None:
+            state["stream"]["source"] = f"model {model.trained.fingerprint[:16]}"
+            if decisions is None:
+                _only_model(state, model, watcher.view.facts())
+        return Content(state, _answers(watcher, feed, state))
+
+
+@contextmanager
+def watching(
+    model: OpenSetRecognizer | None,
+    decisions: Iterable[Mapping[str, Any]] | None,
+    events: Iterable[Mapping[str, Any]],
+    truth: Callable[[Any, int], str | None] | None = None,
+    title: str = "",
+    notes: Sequence[str] = (),
+    instances: Instances | None = None,
+    command: Callable[[Sequence[int | str]], str] = naming_in_python,
+    acts: Acts | None = None,
+) -> Iterator[tuple[Watcher, RecordsFeed]]:
+    """Return a watcher of given records, as :func:`collect` describes them, and their feed. No thread runs."""
+    view = _GivenModel(model)
+    if model is not None and decisions is None:
+        decisions = RememberedInstances(model).decisions()
+    with closing(RecordsFeed(title, decisions or (), events, truth, instances, notes)) as feed:
+        if model is not None:
+            _check_model(model.trained.fingerprint, feed.events)
+            told = {event.get("subclass_id") for event in feed.events if "explanation" in event}
+            missing = [event for event in emerged_events(model) if event["subclass_id"] not in told]
+            feed.events += [ReadRecord(event, "the model") for event in missing]
+            feed.has_events = bool(feed.events)
+        yield Watcher(feed, view, _NoActs(command) if acts is None else acts, ExampleChooser(feed)), feed
+
+
+def _check_model(fingerprint: str, events: Iterable[Mapping[str, Any]]) -> None:
+    others = {its for event in events if isinstance(its := event.get("model"), str)} - {fingerprint}
+    if others:
+        raise ConnectorError(
+            f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}. "
+            "Give the model, or the checkpoint, of that run"
+        )
+
+
+def _only_model(state: dict[str, Any], model: OpenSetRecognizer, facts: Mapping[str, Any]) -> None:
+    """Replace counts of the instances in the model's memory by those of the stream."""
+    decided, unknown = facts.get("decided", 0), facts.get("unknown", 0)
+    state["stream"]["decided"] = decided
+    state["unknown"] = {"n": unknown, "rate": round(unknown / max(decided, 1), 6), "recent_rate": None}
+    empty: dict[str, Any] = {"edges": [], "times": [], "unknown": [], "truly_unknown": []}
+    state["timeline"] = {**empty, "classes": {}, "subclasses": {}, "marks": {}}
+    blank = {"n": None, "share": None}
+    labels = [cut(label) for label in model.trained.labels]
+    state["known"] = [{"label": label, **blank, "recall": facts["recalls"].get(label)} for label in labels]
+
+
+def _answers(watcher: Watcher, feed: RecordsFeed, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Choose the examples, and return the answers of the page about classes, subclasses and instances."""
+    large, small = state["inbox"][:LARGEST], state["inbox"][LARGEST:]
+    listed = dict.fromkeys((id for card in large for id in card["ids"][:MOST_MEMBERS]), LISTED_OF_SMALL)
+    listed |= dict.fromkeys((",".join(card["ids"]) for card in large), LISTED)
+    listed |= dict.fromkeys((",".join(card["ids"]) for card in small), LISTED_OF_SMALL)
+    listed |= dict.fromkeys((f"class:{row['label']}" for row in state["known"][:MOST_CLASSES]), LISTED_OF_SMALL)
+    found = {id: watcher.subclass_answer(id, most=most) for id, most in listed.items()}
+    answers = {f"/api/subclass/{id}": {**its, "more": False, "cut": its["more"]} for id, its in found.items() if its}
+    shown = {row["n"] for answer in answers.values() for row in answer["instances"]}
+    chosen = state["inbox"][:MOST_CHOSEN]
+    near = {f"class:{card['nearest_class']}" for card in chosen}
+    samples = [watcher.state.find_all(id) for id in (*near, *(",".join(card["ids"]) for card in chosen))]
+    feed.look_up(
+        shown | {n for summary in chain.from_iterable(samples) for n in (*summary.sample, summary.last or 0)}
     )
+    for card in chosen:
+        card["examples"] = watcher.examples.choose(card, watcher.remembered)
+        shown |= {one["n"] for some in card["examples"].values() for one in some}
+    return answers | {f"/api/instance/{n}": watcher.instance_answer(n) for n in sorted(shown)}
+
+
+def collect_keys(title: str, lines: Sequence[KeySummary], command: Callable[[str], str]) -> Content:
+    """Collect the content of the page of the streams by key."""
+    view = ModelView()
+    shown = [
+        {"by": line.by, "n": line.seen, "unknown": line.unknown, "new": line.emerged, "command": command(line.by)}
+        for line in lines[:MOST_KEYS]
+    ]
+    view.note({"keys": {"n": len(lines), "new": sum(line.emerged > 0 for line in lines), "shown": shown}}, "")
+    feed = RecordsFeed(title, (), ())
+    with closing(feed):
+        return Content(Watcher(feed, view, _NoActs(naming_in_python), ExampleChooser(feed)).refresh(), {})

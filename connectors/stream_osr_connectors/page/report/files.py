@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,7 @@ from stream_osr_connectors.files.checkpoint import (
     wrong_stream,
 )
 from stream_osr_connectors.files.streams import keyed_of
-from stream_osr_connectors.page.input_records import ReadRecord, read_records
-from stream_osr_connectors.page.report.candidates import in_python
+from stream_osr_connectors.summary.input_records import ReadRecord, read_records
 
 
 class ReportFiles(NamedTuple):
@@ -155,21 +153,6 @@ def read_instances(
     if bad:
         whose = "its instance is" if bad == 1 else "their instances are"
         notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read, and {whose} shown without values")
-
-
-def naming(checkpoint: Path | None, stream: str | None = None) -> Callable[[Sequence[int]], str]:
-    """Return a function that returns the command that names a candidate, or Python code without a checkpoint.
-
-    >>> naming(Path("a b.checkpoint"))([11, 12])
-    "stream-osr promote 11,12 NAME --checkpoint 'a b.checkpoint'"
-    """
-    if checkpoint is None:
-        return in_python
-    text = str(checkpoint)
-    text = f"./{text}" if text.startswith("-") else text
-    where = shlex.quote(text) if text.isprintable() else "CHECKPOINT"  # nobody can type what has no shape
-    of = "" if stream is None else f"{stream}/"
-    return lambda ids: f"stream-osr promote {shlex.quote(of + ','.join(map(str, ids)))} NAME --checkpoint {where}"
 
 
 class TrueLabels(NamedTuple):

@@ -11,7 +11,9 @@ import { idsOf, waits } from "./state.js";
 
 const STANDINGS = { dormant: "dormant", recurred: "recurred" };
 const MOST_DIFFERENCES = 3,
-  MOST_MEMBERS = 12;
+  MOST_MEMBERS = 12,
+  LONGEST_COMMAND = 10_000,
+  MIXED_BELOW = 0.6; // share of the largest true class below which a candidate is mixed
 
 export function makeCard(candidate, deeds) {
   const { id } = candidate;
@@ -32,6 +34,8 @@ export function makeCard(candidate, deeds) {
     like: make("p", { className: "like" }),
     facts: make("p", { className: "facts" }),
     members: make("p", { className: "facts" }),
+    truth: make("p", { className: "facts" }),
+    command: make("div", { className: "naming" }),
     spark: make("div", { className: "growth" }),
     examples: make("div", { className: "examples" }),
     undo: button("Undo", "u", () => deeds.undo(id), "undo"),
@@ -42,7 +46,7 @@ export function makeCard(candidate, deeds) {
     form: make("div", { className: "form" }),
     answer: make("p", { className: "answer", role: "status" }),
   });
-  const { badges, standing, like, facts, members, undo, name, is, mute, instances, form, answer } = parts;
+  const { badges, standing, like, facts, members, truth, command, undo, name, is, mute, instances, form, answer } = parts;
   card.append(
     make(
       "div",
@@ -55,10 +59,12 @@ export function makeCard(candidate, deeds) {
         like,
         facts,
         members,
+        truth,
       ),
       parts.spark,
     ),
     parts.examples,
+    command,
     make("div", { className: "acts" }, name, is, mute, undo, instances),
     form,
     answer,
@@ -108,6 +114,8 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   say(parts.heading, nameOf(candidate));
   say(parts.facts, facts(candidate));
   unlessDrawn(parts.members, candidate.subclasses, () => drawMembers(parts.members, candidate, deeds));
+  say(parts.truth, truth(candidate));
+  show(parts.truth, parts.truth.textContent !== "");
   unlessDrawn(parts.spark, candidate.growth, () => parts.spark.replaceChildren(spark(candidate.growth)));
   if (!parts.examples.contains(document.activeElement)) {
     unlessDrawn(parts.examples, [candidate.examples, candidate.differs], () =>
@@ -115,7 +123,9 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
     );
   }
   const may = deeds.mayAct();
-  show(parts.name, !card.settled);
+  show(parts.command, Boolean(candidate.command) && !may && !card.settled);
+  unlessDrawn(parts.command, candidate.command, () => parts.command.replaceChildren(...command(candidate.command)));
+  show(parts.name, !card.settled && (may || !candidate.command));
   parts.name.disabled = !may;
   parts.name.title = may ? "" : READ_ONLY;
   show(parts.mute, may && !card.settled);
@@ -171,6 +181,30 @@ function facts({ size, share, recent, since, last }) {
   if (since !== null && since !== undefined) parts.push(`first at ${place(since)}`);
   if (last !== null && last !== undefined) parts.push(`last at ${place(last)}`);
   return parts.join(" · ");
+}
+
+// The true classes of the instances, if there are true labels.
+function truth({ truth: made = [] }) {
+  const total = made.reduce((sum, [, n]) => sum + n, 0);
+  const shares = made.slice(0, 3).map(([label, n]) => `${printable(label, 80)} ${percent(n / total)}`);
+  const kind = made.length > 0 && made[0][1] < MIXED_BELOW * total ? "mixed: " : "";
+  return total === 0 ? "" : `True classes: ${kind}${shares.join(", ")}`;
+}
+
+// The command that names the candidate, for a page that cannot send it.
+function command(text) {
+  const code = make("code", { textContent: printable(text, LONGEST_COMMAND) }),
+    copy = make("button", { type: "button", textContent: "Copy" });
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      say(copy, "Copied");
+    } catch {
+      getSelection().selectAllChildren(code);
+      say(copy, "Selected");
+    }
+  });
+  return [make("p", { className: "note", textContent: "To name it, put its class in place of NAME:" }), code, copy];
 }
 
 const place = (at) => (typeof at === "number" ? count(at) : printable(at, 40));

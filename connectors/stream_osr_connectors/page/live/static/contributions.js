@@ -8,7 +8,7 @@ const MOST = 20;
 
 export function contributions({ contributions: own, features }, compute) {
   if (own) return [make("h3", { textContent: "Contributions" }), ...tables(own)];
-  return features ? [whenOpened(compute)] : [];
+  return features && compute ? [whenOpened(compute)] : [];
 }
 
 function whenOpened(compute) {

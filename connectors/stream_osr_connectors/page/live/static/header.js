@@ -37,27 +37,38 @@ function drawFrame(text, kind) {
 }
 
 function about({ name, kind, source, running, behind }) {
-  const parts = [printable(name, 80), kind === "kafka" ? "a Kafka service" : "a run on files"];
+  const kinds = { kafka: ["a Kafka service"], report: [] };
+  const parts = [printable(name, 80), ...(kinds[kind] ?? ["a run on files"])];
   if (source && source !== name) parts.push(printable(source, 80));
+  if (kind === "report") return parts.join(" · ");
   if (!running) parts.push("finished");
   else parts.push(behind ? `running, ${plural(behind, "record")} behind` : "running");
   return parts.join(" · ");
 }
 
 function tiles(state) {
-  const { stream, unknown, recall, dependent, new_classes: classes } = state,
+  const { stream, unknown, recall, promised, dependent, new_classes: classes, delta } = state,
     things = waiting(state).length;
   const out = [
     { what: "decided", figure: count(stream.decided) },
     { what: "unknown", figure: percent(unknown.rate), fresh: true },
-    { what: "unknown among the latest 1,000", figure: percent(unknown.recent_rate), fresh: true },
   ];
+  if (stream.kind !== "report" || Number.isFinite(unknown.recent_rate))
+    out.push({ what: "unknown among the latest 1,000", figure: percent(unknown.recent_rate), fresh: true });
   if (classes)
     out.push({
       what: "new classes, estimated",
       figure: estimate(classes),
       beside: classes.number < things ? "one class may be several candidates" : "",
       fresh: true,
+    });
+  else if (Number.isFinite(delta))
+    out.push({ what: "new classes by the paper's Delta", figure: count(delta), beside: "a coarse number", fresh: true });
+  if (!recall && promised)
+    out.push({
+      what: "expected recall of known classes",
+      figure: percent(promised.recall),
+      beside: promised.guarded ? "" : "not monitored",
     });
   if (recall)
     out.push({

@@ -3,6 +3,7 @@
 import { find, keep, make, say, show } from "./dom.js";
 import { moment, printable } from "./words.js";
 import { undoable } from "./state.js";
+import { frozen } from "./frozen.js";
 
 const AT_FIRST = 8;
 
@@ -20,6 +21,7 @@ export function history(redraw) {
 export function drawHistory(state, deeds) {
   const acts = all ? state.history : state.history.slice(0, AT_FIRST),
     last = undoable(state);
+  show(find("changes"), frozen === null || acts.length > 0);
   show(find("history-empty"), acts.length === 0);
   say(find("history-empty"), "There are no changes yet.");
   show(find("history-more"), state.history.length > acts.length);

@@ -28,6 +28,7 @@ function facts(told, { openSubclass }) {
     list.append(make("div", {}, make("dt", { textContent: what }), make("dd", {}, ...shown)));
   add("final label", named(told.label));
   add("first label", named(told.first_label));
+  if (told.true_label !== undefined) add("true class", named(told.true_label));
   if (told.subclass !== null && told.subclass !== undefined)
     add(
       "subclass",

@@ -2,6 +2,9 @@
 
 import { allow, ask, knownAs, leave, mayAct, onWho, prompting, READ_ONLY, typed } from "./asking.js";
 import { find, say, show } from "./dom.js";
+import { drawAccuracy } from "./accuracy.js";
+import { drawEvents } from "./events.js";
+import { frozen } from "./frozen.js";
 import { drawHeader, drawLink, drawWho } from "./header.js";
 import { drawHistory, history } from "./history.js";
 import { drawInbox, inbox, openCurrent, openInstances, step } from "./inbox.js";
@@ -92,6 +95,8 @@ function redraw() {
     drawTimeline(state, deeds);
     drawPlane(state);
     drawKnown(state, deeds);
+    drawAccuracy(state);
+    drawEvents(state);
     drawHistory(state, deeds);
     drawNotes(state);
   });
@@ -142,6 +147,9 @@ find("who").addEventListener("click", who);
 for (const button of find("frame").querySelectorAll("button"))
   button.addEventListener("click", () => send({ action: button.dataset.action }));
 find("help-opens").addEventListener("click", open("help"));
-const link = follow(take, drawLink);
-find("link").querySelector("button").addEventListener("click", link.again);
-drawWho();
+if (frozen !== null) take(frozen.state);
+else {
+  const link = follow(take, drawLink);
+  find("link").querySelector("button").addEventListener("click", link.again);
+  drawWho();
+}

@@ -4,6 +4,7 @@ import { find, make, say, show } from "./dom.js";
 import { count, percent, plural, printable, subclass } from "./words.js";
 import { named } from "./names.js";
 import { instance } from "./instance.js";
+import { frozen, frozenAnswer } from "./frozen.js";
 
 const MOST_BACK = 20;
 
@@ -77,6 +78,7 @@ async function read(place) {
 }
 
 async function got(address) {
+  if (frozen !== null) return frozenAnswer(address);
   let answer;
   try {
     answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(30_000) });
@@ -88,13 +90,18 @@ async function got(address) {
   return said;
 }
 
-function instances(place, { instances: some, more }) {
+function instances(place, { instances: some, more, cut }) {
   const out = [];
   const { size, nearest } = deeds.aboutSubclass(place.id);
   out.push(
     make("p", {
       className: "note",
-      textContent: [Number.isFinite(size) ? plural(size, "instance") : "", nearest ?? "", "newest first"]
+      textContent: [
+        Number.isFinite(size) ? plural(size, "instance") : "",
+        nearest ?? "",
+        cut ? `the latest ${count(some.length)}` : "",
+        "newest first",
+      ]
         .filter(Boolean)
         .join(", "),
     }),
@@ -152,6 +159,7 @@ function whole(told, heading) {
   return instance(told, {
     ...deeds,
     openSubclass,
-    contributions: async () => (await got(`/api/instance/${told.n}/contributions`)).contributions,
+    contributions:
+      frozen === null ? async () => (await got(`/api/instance/${told.n}/contributions`)).contributions : null,
   });
 }

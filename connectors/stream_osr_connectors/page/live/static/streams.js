@@ -3,7 +3,8 @@
 import { find, keep, make, say, show } from "./dom.js";
 import { count, percent, plural, printable } from "./words.js";
 
-const LONGEST = 60;
+const LONGEST = 60,
+  LONGEST_COMMAND = 10_000;
 
 export function drawStreams({ keys }) {
   document.querySelector("main").classList.toggle("by-key", Boolean(keys));
@@ -15,9 +16,10 @@ export function drawStreams({ keys }) {
   say(find("streams-under"), rest > 0 ? `${count(rest)} further keys are not shown.` : "");
 }
 
-function makeRow({ by }) {
+function makeRow({ by, command }) {
   const cells = [1, 2, 3].map(() => make("td", { className: "n" }));
-  return make("tr", {}, make("th", { scope: "row" }, printable(by, LONGEST)), ...cells);
+  const code = make("td", {}, ...(command === undefined ? [] : [make("code", { textContent: printable(command, LONGEST_COMMAND) })]));
+  return make("tr", {}, make("th", { scope: "row" }, printable(by, LONGEST)), ...cells, code);
 }
 
 function updateRow(row, { n, unknown, new: emerged }) {

@@ -47,7 +47,7 @@ export function drawTimeline({ timeline: told, inbox }, { openSubclass }) {
     drawn = told;
     const nameOf = (id) => (Object.hasOwn(names, id) ? `${subclass(id)} ${names[id]}` : subclass(id));
     const rows = [
-      ...rowsOf(told.subclasses, "new", (id) => (id === OTHERS ? OTHERS : nameOf(id))),
+      ...rowsOf(told.subclasses, "new", (id) => (id === OTHERS ? OTHERS : nameOf(id)), told.marks),
       ...rowsOf(told.classes, "known", (label) => printable(label, 80)),
     ];
     const most = Math.max(1, ...rows.flatMap(({ counts }) => counts));
@@ -66,13 +66,14 @@ export function drawTimeline({ timeline: told, inbox }, { openSubclass }) {
   });
 }
 
-const rowsOf = (all, kind, name) =>
+const rowsOf = (all, kind, name, marks = {}) =>
   Object.entries(all).map(([id, counts]) => ({
     key: `${kind}:${id}`,
     id,
     kind,
     name: name(id),
     counts,
+    marks: marks[id] ?? [],
     total: counts.reduce((a, b) => a + b, 0),
     first: counts.findIndex((n) => n > 0),
   }));
@@ -85,6 +86,7 @@ function makeStrip({ kind, id, name }, openSubclass) {
   if (kind === "rate") {
     picture.append(
       ...[0, 50, 100].map((y) => draw("path", { class: "ground", d: `M0 ${y}h${WIDE}` })),
+      draw("path", { class: "line truth" }),
       draw("path", { class: "line" }),
     );
     return make(
@@ -102,6 +104,7 @@ function makeStrip({ kind, id, name }, openSubclass) {
     );
   }
   for (let level = 1; level <= LEVELS; level++) picture.append(draw("path", { class: `level${level}` }));
+  picture.append(draw("path", { class: "marks" }));
   const label =
     id === OTHERS
       ? make("bdi", { className: "label" })
@@ -115,18 +118,20 @@ function makeStrip({ kind, id, name }, openSubclass) {
   return make("div", { className: `strip ${kind}` }, label, picture, make("span", { className: "n" }));
 }
 
-function updateStrip(strip, { kind, counts, total, most, name, first }) {
+function updateStrip(strip, { kind, counts, total, most, name, first, marks }) {
   const [, picture, number] = strip.children;
   if (kind === "rate") {
-    picture.lastChild.setAttribute("d", rateLine());
+    picture.lastChild.setAttribute("d", rateLine(drawn.unknown));
+    picture.lastChild.previousSibling.setAttribute("d", rateLine(drawn.truly_unknown ?? []));
     const known = drawn.unknown.filter(Number.isFinite);
     say(number, known.length === 0 ? "" : percent(known.at(-1)));
   } else if (kind === "ticks") drawTicks(picture);
   else {
-    strip.row = { name, total, counts, first };
+    strip.row = { name, total, counts, first, marks };
     rename(strip.firstChild.firstChild, name);
     say(number, count(total));
     drawCells(picture, counts, most);
+    picture.lastChild.setAttribute("d", marks.map(([at]) => `M${place(at).toFixed(1)} 0v${HIGH}`).join(""));
   }
 }
 
@@ -149,10 +154,10 @@ function drawCells(picture, counts, most) {
   cells.forEach((d, level) => picture.children[level].setAttribute("d", d));
 }
 
-function rateLine() {
+function rateLine(rates) {
   let d = "",
     pen = "M";
-  drawn.unknown.forEach((rate, at) => {
+  rates.forEach((rate, at) => {
     if (!Number.isFinite(rate)) {
       pen = "M";
       return;
@@ -200,5 +205,7 @@ function under(event) {
   const here = `${count(drawn.edges[at])} to ${count(drawn.edges[at + 1])}`,
     rate = drawn.unknown[at];
   const own = strip.row ? `${strip.row.name}: ${plural(strip.row.counts[at], "arrival")}, ` : "";
-  say(find("came-under"), `${here}: ${own}${percent(rate)} unknown`);
+  const between = ([seq]) => seq >= drawn.edges[at] && seq < drawn.edges[at + 1];
+  const marks = (strip.row?.marks ?? []).filter(between).map(([seq, what]) => `, ${what} at ${count(seq)}`);
+  say(find("came-under"), `${here}: ${own}${percent(rate)} unknown${marks.join("")}`);
 }

@@ -1,14 +1,13 @@
-"""The charts of the report, as Vega-Lite specifications made with Altair.
+"""The charts of :class:`stream_osr_connectors.page.plot.Figures`, as Vega-Lite specifications made with Altair.
 
-Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours are CSS variables
-of the page, so that charts change from light to dark without being drawn again.
+Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours have
+the names of the variables in the style of the live page, and the values of the light theme.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import Any, TypeAlias
 
@@ -19,9 +18,7 @@ from numpy.typing import NDArray
 from stream_osr.evaluation.calibration import ReliabilityCurve
 from stream_osr.printable_text import counted
 from stream_osr_connectors.page.formatting import plain, subclass_name
-from stream_osr_connectors.page.report.axes import Plane, Spot
-from stream_osr_connectors.page.report.class_summary import FeatureShift
-from stream_osr_connectors.page.report.timeline import Timeline
+from stream_osr_connectors.summary.axes import Plane, Spot
 
 KNOWN, NEW, INK, SOFT, GRID = "var(--known)", "var(--new)", "var(--ink)", "var(--soft)", "var(--grid)"
 KINDS = alt.Scale(domain=["known", "new"], range=[KNOWN, NEW])
@@ -60,8 +57,6 @@ def tips(titles: Mapping[str, str], **formats: str) -> list[alt.Tooltip]:
 
 CROWD = 40
 """Number of subclasses above which the feature map draws them lighter."""
-CHOSEN = "chosen == '' || datum.name == chosen"
-"""Condition for a mark at full strength. The page sets the parameter."""
 
 
 def plane(drawn: Plane) -> Spec:
@@ -90,9 +85,8 @@ def plane(drawn: Plane) -> Spec:
         zoom="wheel![event.ctrlKey || event.metaKey]",  # without them, and under a finger, the page scrolls
         translate=f"[pointerdown[{mouse}], window:pointerup] > window:pointermove!",
     )
-    chosen = alt.param(name="chosen", value="")
     layers = alt.layer(points.add_params(zoom), _outlines(drawn, corners, at), _names(drawn, new, at))
-    return finish(layers.add_params(chosen), described, 430)
+    return finish(layers, described, 430)
 
 
 def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
@@ -109,11 +103,7 @@ def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
         detail="i:N",
         order="order:Q",
         fill=alt.Fill("kind:N", scale=KINDS),
-        opacity=alt.when(f"!({CHOSEN} || datum.class == chosen)")
-        .then(alt.value(0.08))
-        .when("datum.kind == 'new'")
-        .then(alt.value(1.0))
-        .otherwise(alt.value(0.4 if crowded else 0.7)),
+        opacity=alt.when("datum.kind == 'new'").then(alt.value(1.0)).otherwise(alt.value(0.4 if crowded else 0.7)),
         tooltip=tips({"name:N": "subclass", "class:N": "known class", "size:Q": "instances"}),
     )
 
@@ -128,10 +118,7 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
         reported = f"a new subclass of {counted(spot.size, 'instance', form=',')}"
         names.append({"name": subclass_name(spot.id), "kind": "new", "told": reported, "x": x, "y": y})
     texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
-    seen = alt.when(CHOSEN).then(alt.value(1.0)).otherwise(alt.value(0.0))
-    return texts.encode(
-        **at, text="name:N", opacity=seen, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")]
-    )
+    return texts.encode(**at, text="name:N", tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")])
 
 
 def _limits(values: Sequence[float]) -> list[float]:
@@ -140,22 +127,18 @@ def _limits(values: Sequence[float]) -> list[float]:
     return [low - room, high + room]
 
 
-SHIFTS = 8
-"""Most features of a subclass."""
-
-
-def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
-    """Draw the features with the largest shifts, the largest first."""
-    listed = [s for s in all_shifts if math.isfinite(s.shift)][:SHIFTS]
+def shifts(differs: Sequence[Mapping[str, Any]]) -> Spec:
+    """Draw the features with the largest shifts, as an inbox card has them, the largest first."""
     values = []
-    for s in listed:
-        told = f"{s.shift:+.1f}".replace("-", "\N{MINUS SIGN}")
-        values.append({"feature": s.feature, "shift": s.shift, "mean": f"{s.mean:.4g}", "told": told})
-    reach = 1.5 * max((abs(s.shift) for s in listed), default=0.0) or 1.0
+    for one in differs:
+        told = f"{one['deviations']:+.1f}".replace("-", "\N{MINUS SIGN}")
+        mean = "" if one["here"] is None else f"{one['here']:.4g}"
+        values.append({"feature": one["feature"], "shift": one["deviations"], "mean": mean, "told": told})
+    reach = 1.5 * max((abs(one["deviations"]) for one in differs), default=0.0) or 1.0
     scale, labels = alt.Scale(domain=[-reach, reach], nice=False), alt.Axis(labelLimit=130, ticks=False, domain=False)
     bars = marks(values, "bar", color=NEW, height=11).encode(
         x=alt.X("shift:Q", title="shift (standard deviations)", scale=scale, axis=alt.Axis(tickCount=4)),
-        y=alt.Y("feature:N", sort=[s.feature for s in listed], title=None, axis=labels),
+        y=alt.Y("feature:N", sort=[one["feature"] for one in differs], title=None, axis=labels),
         tooltip=[
             alt.Tooltip("feature:N"),
             *tips({"shift:Q": "shift, sd", "mean:N": "mean, its own units"}, shift="+.2f"),
@@ -164,26 +147,35 @@ def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
     style: dict[str, Any] = {"color": INK, "fontSize": 11, "aria": False}
     up = bars.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
     down = bars.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
-    return finish(alt.layer(bars, up, down), "The features with the largest shifts", 19 * len(listed) + 44)
+    return finish(alt.layer(bars, up, down), "The features with the largest shifts", 19 * len(differs) + 44)
 
 
 MARGIN = 92
 """Pixels on the left of each chart, so that positions in the stream align."""
-SIGNS = {"announced": ("triangle-up", "▲"), "doubled": ("circle", "●"), "forgotten": ("cross", "✚")}
-_SHAPES = ("square", "diamond", "triangle-down", "triangle-left", "triangle-right")
-OTHER_SIGNS = tuple(zip(_SHAPES, "■◆▼◀▶", strict=True))
+SIGNS = {"announced": "triangle-up", "doubled": "circle"}
+OTHER_SIGNS = ("square", "diamond", "triangle-down", "triangle-left", "triangle-right", "cross")
 LINES = ["called unknown", "truly unknown"]
 
 
-def arrivals(timeline: Timeline) -> Spec:
-    """Draw the arrivals of each row as a band with its events. A darker colour means more arrivals."""
+def arrivals(timeline: Mapping[str, Any]) -> Spec:
+    """Draw the arrivals of each row as a band with its events. A darker colour means more arrivals.
+
+    Parameters
+    ----------
+    timeline
+        As :func:`stream_osr_connectors.summary.view_model.timeline` returns it.
+    """
+    new = {_row_name(id): (id, counts) for id, counts in timeline["subclasses"].items()}
+    known = {f"class {label}" if label in new else label: counts for label, counts in timeline["classes"].items()}
+    rows = [(name, "new", counts) for name, (_, counts) in new.items()]
+    rows += [(name, "known", counts) for name, counts in known.items()]
     texts = [
-        {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
-        for row in timeline.rows
-        for n, (a, b) in zip(row.arrivals, pairwise(timeline.edges), strict=True)
+        {"row": name, "kind": kind, "n": n, "from": a, "to": b}
+        for name, kind, counts in rows
+        for n, (a, b) in zip(counts, pairwise(timeline["edges"]), strict=True)
         if n
     ]
-    order = [row.name for row in timeline.rows]
+    order = [name for name, _, _ in rows]
     y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=_left(labelLimit=MARGIN - 8))
     title = "position in the stream (instances)"
     bands = marks(texts, "rect").encode(
@@ -194,39 +186,41 @@ def arrivals(timeline: Timeline) -> Spec:
         opacity=alt.Opacity("n:Q", scale=alt.Scale(type="sqrt", domainMin=0, range=[0.12, 1])),
         tooltip=tips({"row:N": "row", "n:Q": "arrivals", "from:Q": "from", "to:Q": "to before"}),
     )
+    told = timeline["marks"]
     reported: Values = [
-        {"row": m.name, "seq": m.seq, "what": m.what, "size": "" if m.size is None else f"{m.size:,}"}
-        for m in timeline.marks
+        {"row": name, "seq": seq, "what": what} for name, (id, _) in new.items() for seq, what in told.get(id, ())
     ]
     look = {"filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1.2, "color": INK}
-    used = signs(timeline)
+    used = _signs({mark["what"] for mark in reported})
     events = marks(reported, "point", "events", **look).encode(
         x=_along(timeline, "seq", title=title),
         y=y,
-        shape=alt.Shape("what:N", scale=alt.Scale(domain=list(used), range=[s for s, _ in used.values()])),
+        shape=alt.Shape("what:N", scale=alt.Scale(domain=list(used), range=list(used.values()))),
         size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
-        tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "position", "size:N": "instances"}),
+        tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "position"}),
     )
     layers = alt.layer(bands, *([events] if reported else [])).resolve_scale(color="independent", shape="independent")
     described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(reported), 'event')}"
     return finish(layers, described, 20 * len(order) + 36)
 
 
-def signs(timeline: Timeline) -> dict[str, tuple[str, str]]:
-    """Return the sign of each kind of event: its name in Vega, and a similar letter."""
-    found = {mark.what for mark in timeline.marks}
-    others = dict(zip(sorted(found - set(SIGNS)), cycle(OTHER_SIGNS), strict=False))
+def _row_name(id: str) -> str:
+    return subclass_name(int(id)) if id.isdecimal() else id
+
+
+def _signs(found: Collection[str]) -> dict[str, str]:
+    """Return the sign of each kind of event."""
+    others = dict(zip(sorted({*found} - {*SIGNS}), cycle(OTHER_SIGNS), strict=False))
     return {what: sign for what, sign in (SIGNS | others).items() if what in found}
 
 
-def unknown_share(timeline: Timeline) -> Spec:
-    """Draw the share of unknown decisions along the stream, and the true share if labels exist."""
+def unknown_share(timeline: Mapping[str, Any], drops: Sequence[int] = ()) -> Spec:
+    """Draw the share of unknown decisions along the stream, the true share if labels exist, and drops of recall."""
     values: Values = []
-    for k, ends in enumerate(pairwise(timeline.edges.tolist())):
-        counts = [(timeline.unknown[k], timeline.total[k]), (timeline.truly_unknown[k], timeline.judged[k])]
-        for line, (part, whole) in zip(LINES, counts, strict=True):
-            for place in ends if whole else ():
-                values.append({"from": place, "line": line, "share": float(part / whole), "order": len(values)})
+    for line, shares in zip(LINES, (timeline["unknown"], timeline["truly_unknown"]), strict=True):
+        for share, ends in zip(shares, pairwise(timeline["edges"]), strict=False):
+            for place in ends if share is not None else ():
+                values.append({"from": place, "line": line, "share": share, "order": len(values)})
     lines = marks(values, "line", strokeWidth=1.8, tooltip=None).encode(
         x=_along(timeline),
         y=alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=_left(format="%", tickCount=3)),
@@ -235,31 +229,17 @@ def unknown_share(timeline: Timeline) -> Spec:
         strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=LINES, range=[[1, 0], [2, 3]])),
     )
     described = "Share of unknown decisions along the stream"
-    if not timeline.drops:
+    if not drops:
         return finish(lines, described, 110)
-    rules = marks(
-        [{"seq": n} for n in timeline.drops], "rule", "drops", color=INK, strokeWidth=1.5, strokeDash=[6, 3]
-    )
-    drops = rules.encode(
+    rules = marks([{"seq": n} for n in drops], "rule", "drops", color=INK, strokeWidth=1.5, strokeDash=[6, 3])
+    fallen = rules.encode(
         x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the expected recall, position"})
     )
-    return finish(alt.layer(lines, drops), f"{described}, with drops of the recall of known classes", 110)
+    return finish(alt.layer(lines, fallen), f"{described}, with drops of the recall of known classes", 110)
 
 
-def estimates(timeline: Timeline) -> Spec:
-    """Draw the paper's Delta along the stream."""
-    begin, end = int(timeline.edges[0]), int(timeline.edges[-1])
-    steps = [(begin, 0), *timeline.estimates]
-    values = [{"from": seq, "n": n} for seq, n in [*steps, (end, steps[-1][1])]]
-    most = max(1, *(n for _, n in steps))
-    axis = _left(format="d", values=sorted({0, max(1, most // 2), most}))
-    y = alt.Y("n:Q", title=None, scale=alt.Scale(domain=[0, most]), axis=axis)
-    line = marks(values, "line", interpolate="step-after", strokeWidth=1.8, color=NEW, tooltip=None)
-    return finish(line.encode(x=_along(timeline), y=y), "The paper's Delta along the stream", 70)
-
-
-def _along(timeline: Timeline, field: str = "from", *, title: str | None = None) -> alt.X:
-    scale = alt.Scale(domain=[int(timeline.edges[0]), int(timeline.edges[-1])], nice=False)
+def _along(timeline: Mapping[str, Any], field: str = "from", *, title: str | None = None) -> alt.X:
+    scale = alt.Scale(domain=[timeline["edges"][0], timeline["edges"][-1]], nice=False)
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format=",d", grid=False))
 
 
@@ -318,7 +298,7 @@ LIGHT = {
     "soft": "#566173",
     "grid": "#e1e6ed",
     "known": "#2f6db5",
-    "new": "#b54d08",
+    "new": "#c2540a",
 }
 """Values of the page's colour variables in the light theme."""
 
@@ -354,7 +334,7 @@ def _coloured(value: Any) -> Any:
     """Replace the page's colour variables by colours.
 
     >>> _coloured({"color": "var(--new)", "size": [1, "var(--ink)"]})
-    {'color': '#b54d08', 'size': [1, '#1b2330']}
+    {'color': '#c2540a', 'size': [1, '#1b2330']}
     """
     if isinstance(value, dict):
         return {name: _coloured(item) for name, item in value.items()}

@@ -10,11 +10,24 @@ import numpy as np
 
 from stream_osr.discovery.new_classes import name_of
 from stream_osr.discovery.signal_table import EVENT_TABLE
-from stream_osr_connectors.page.formatting import cut, number_of
-from stream_osr_connectors.page.live.class_summary import MOST_BINS, ClassSummary, SubclassSummary
-from stream_osr_connectors.page.live.state import State
+from stream_osr_connectors.summary.class_summary import MOST_BINS, ClassSummary, SubclassSummary
+from stream_osr_connectors.summary.input_records import number_of
+from stream_osr_connectors.summary.state import State
+from stream_osr_connectors.summary.truth import accuracy
 
+LONGEST = 400
+"""Most characters of a text of the data on a page."""
 SETTLED = [kind.status for kind in EVENT_TABLE.values() if kind.settled]
+
+
+def cut(value: object, most: int = LONGEST) -> str:
+    """Shorten a text of the data for a page.
+
+    >>> cut("longer", 5)
+    'long…'
+    """
+    text = str(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def group_candidates(
@@ -139,6 +152,8 @@ MOST_CARDS = 200
 """Most candidates in the inbox."""
 MOST_KNOWN = 200
 """Known classes."""
+MOST_TRUTHS = 5
+"""Most true classes of a candidate."""
 
 
 def timeline(state: State) -> dict[str, Any]:
@@ -149,15 +164,20 @@ def timeline(state: State) -> dict[str, Any]:
         sizes[-1] = state.bins.n - (length - 1) * state.bins.width
     classes = [summary for summary in state.classes.values() if summary.n]
     subclasses = [summary for summary in state.every_subclass() if summary.n]
+    judged = state.truth.row.tolist()[:length] if state.truth.new else []
     return {
         "edges": state.bins.edges(),
         "times": state.bins.times,
         "classes": _rows(classes, length),
         "subclasses": _rows(subclasses, length),
-        "unknown": [
-            round(count / size, 4) for count, size in zip(state.unknown_row.tolist()[:length], sizes, strict=True)
-        ],
+        "marks": {cut(one.id): one.marks for one in subclasses if one.marks},
+        "unknown": _shares(state.unknown_row, sizes),
+        "truly_unknown": _shares(state.truth.new_row, judged),
     }
+
+
+def _shares(counts: Iterable[int], sizes: Iterable[int]) -> list[float | None]:
+    return [round(count / size, 4) if size else None for count, size in zip(counts, sizes, strict=False)]
 
 
 def _rows(summary: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
@@ -170,9 +190,11 @@ def _rows(summary: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
 
 
 def card(
-    some: Sequence[SubclassSummary], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
+    some: Sequence[SubclassSummary], sizes: Sequence[int], state: State, status: str, label: str | None
 ) -> dict[str, Any]:
-    """Return the inbox card of a candidate, given its subclasses, the largest first."""
+    """Return the inbox card of a candidate, given its subclasses, the largest first, and their sizes."""
+    length = min(len(state.bins.times), MOST_BINS)
+    truth = state.truth.held_by(key for summary in some for key in (summary.key, *summary.also))
     like = next((summary.like for summary in some if summary.like["nearest_class"] is not None), some[0].like)
     first = min(some, key=lambda summary: math.inf if summary.since is None else summary.since)
     last = max(some, key=lambda summary: -1 if summary.last is None else summary.last)
@@ -183,7 +205,7 @@ def card(
         "name": name_of([summary.key for summary in some]) if all(map(str.isdecimal, ids)) else ", ".join(ids),
         "subclasses": [{"id": id, "size": size} for id, size in zip(ids, sizes, strict=True)],
         "size": sum(sizes),
-        "share": round(sum(sizes) / max(decided, 1), 6),
+        "share": round(sum(sizes) / max(state.decided, 1), 6),
         "recent": sum(summary.recent for summary in some),
         "nearest_class": None if like["nearest_class"] is None else cut(like["nearest_class"]),
         "distance": like["distance"],
@@ -195,6 +217,7 @@ def card(
         "status": status,
         "label": None if label is None else cut(label),
         "growth": [sum(counts) for counts in zip(*(summary.row.tolist()[:length] for summary in some), strict=True)],
+        "truth": truth.most_common(MOST_TRUTHS),
         "examples": {"core": [], "boundary": [], "known": []},
     }
 
@@ -209,14 +232,13 @@ def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, 
     named
         Status and label of subclasses with commands of people.
     """
-    length = min(len(state.bins.times), MOST_BINS)
     size_of = sizes_in(state, view)
     groups, settled = group_candidates(state, view, named)
     cards: list[tuple[Sequence[SubclassSummary], str, str | None]] = []
     cards += [(some, status_of(some), None) for some in groups]
     cards += [([summary], status, label) for summary, status, label in settled]
     return [
-        card(some, [size_of(summary) for summary in some], state.decided, length, status, label)
+        card(some, [size_of(summary) for summary in some], state, status, label)
         for some, status, label in cards[:MOST_CARDS]
     ]
 
@@ -261,7 +283,8 @@ def view_model(
         Facts about the feed.
     view
         Facts from a checkpoint or from the service's metrics: ``recall``, ``recalls`` of classes, ``dependent``,
-        ``frame``, ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``, ``keys``.
+        ``frame``, ``signals``, ``new_classes``, ``promised`` recall, ``plane``, ``candidates``, ``decided``,
+        ``seen``, ``keys``.
     named
         As for :func:`inbox`.
     others
@@ -285,6 +308,10 @@ def view_model(
         },
         "signals": signals,
         "new_classes": view.get("new_classes"),
+        "delta": state.delta,
+        "promised": view.get("promised"),
+        "accuracy": accuracy(state.truth, state.labels, state.other),
+        "events": {"n": state.others, "latest": [each._asdict() for each in reversed(state.other_events)]},
         "timeline": timeline(state),
         "plane": view.get("plane") or events_plane(state, named),
         "inbox": inbox(state, view, named),

@@ -13,9 +13,18 @@ from typing import Any
 from stream_osr.discovery.event_base import moved_text
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
-from stream_osr_connectors.page.formatting import number_of
-from stream_osr_connectors.page.input_records import UNUSABLE, whole, why_unusable
-from stream_osr_connectors.page.live.class_summary import Bins, ClassSummary, SubclassSummary, Track, empty_row
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.summary.class_summary import (
+    MOST_MARKS,
+    Bins,
+    ClassSummary,
+    SubclassSummary,
+    Track,
+    empty_row,
+)
+from stream_osr_connectors.summary.input_records import UNUSABLE, number_of, refusal, whole, why_unusable
+from stream_osr_connectors.summary.other_events import OtherEvent, in_words
+from stream_osr_connectors.summary.truth import Truth
 
 RECENT = 1000
 """Number of latest instances for the recent counts and rates."""
@@ -25,6 +34,8 @@ MOST_SUBCLASSES = 2000
 """Most stored subclasses."""
 MOST_CLASSES = 1000
 """Most stored classes."""
+MOST_OTHERS = 50
+"""Most stored events in words, the latest ones."""
 
 
 class State:
@@ -36,6 +47,8 @@ class State:
         Prefix of subclass ids, for each track.
     events
         Whether events report which subclasses have emerged.
+    strict
+        Whether an invalid record is an error.
 
     Attributes
     ----------
@@ -49,6 +62,10 @@ class State:
         Number of invalid records by kind.
     changes
         Increases with each change.
+    other_events, others
+        The latest events that no subclass shows, and the number of all of them.
+    truth
+        Decisions against true labels.
 
     Examples
     --------
@@ -59,7 +76,8 @@ class State:
     (1, ('red',), 1)
     """
 
-    def __init__(self, prefixes: Iterable[str], *, events: bool) -> None:
+    def __init__(self, prefixes: Iterable[str], *, events: bool, strict: bool = False) -> None:
+        self._strict = strict
         self.tracks = [Track(number, prefix) for number, prefix in enumerate(prefixes)]
         self.has_events = events
         self.decided = self.unknown = self.changes = 0
@@ -79,7 +97,10 @@ class State:
         self.why: dict[str, str] = {}
         self.forgotten = 0
         self._names: list[str] = []
-        self._other = ""
+        self.other = ""
+        self.other_events: deque[OtherEvent] = deque(maxlen=MOST_OTHERS)
+        self.others = 0
+        self.truth = Truth()
         self._recent: deque[tuple[ClassSummary | None, bool]] = deque()
         self.recent_unknown = 0
 
@@ -97,7 +118,7 @@ class State:
         place
             Place to read it from.
         decision
-            Decision as `stream_osr.Decision.as_dict` returns it.
+            Decision as `stream_osr.Decision.as_dict` returns it, and perhaps its ``true_label``.
         """
         try:
             raw = decision["label"]
@@ -114,17 +135,21 @@ class State:
             if names != self._names:
                 self._named(names)
         except UNUSABLE as error:
-            self.refuse("decision", error)
+            self.refuse("decision", error, decision)
             return
         one = self.tracks[track]
-        self._count(one, number, place, label, key, t)
+        at = self._count(one, number, place, label, key, t)
+        if (truth := decision.get("true_label")) is not None:
+            self._judge(str(truth), label, key, number_of(decision.get("p_unknown")), at)
         one.seq = seq
         if one.waiting:
             self._happen(one, seq)
 
-    def _count(self, track: Track, number: int, place: int, label: str, key: int | None, t: float | None) -> None:
+    def _count(self, track: Track, number: int, place: int, label: str, key: int | None, t: float | None) -> int:
+        """Count a decision, and return its bin."""
         if self.bins.is_full():
-            self.bins.merge([self.unknown_row, *(summary.row for summary in self._summaries())])
+            rows = [self.unknown_row, self.truth.row, self.truth.new_row]
+            self.bins.merge([*rows, *(summary.row for summary in self._summaries())])
         if track.blocks.is_full():
             track.blocks.merge()
             for each in self._summaries():
@@ -132,7 +157,7 @@ class State:
         block = track.blocks.note(number, place)
         at = self.bins.begin(t)
         number = number * len(self.tracks) + track.number
-        unknown = label == self._other
+        unknown = label == self.other
         if unknown:
             self.unknown += 1
             self.unknown_row[at] += 1
@@ -150,6 +175,13 @@ class State:
             if self.first_t is None:
                 self.first_t = t
         self.changes += 1
+        return at
+
+    def _judge(self, truth: str, label: str, key: int | None, p_unknown: float | None, at: int) -> None:
+        unknown, new = label == self.other, truth not in self.labels
+        right, subclass = unknown if new else label == truth, key if unknown else None
+        p = float(unknown) if p_unknown is None else p_unknown
+        self.truth.take(truth, label, new=new, right=right, subclass=subclass, p_unknown=p, bin=at)
 
     def _of(self, track: Track, key: int, unknown: bool) -> SubclassSummary | None:
         """Return the subclass of an instance if it is or was emerging."""
@@ -217,7 +249,7 @@ class State:
     def _named(self, names: list[str]) -> None:
         self._names = names
         self.labels = tuple(names[:-1])
-        self._other = names[-1] if names else ""
+        self.other = names[-1] if names else ""
 
     def _summaries(self) -> Iterator[ClassSummary]:
         yield from self.classes.values()
@@ -282,14 +314,19 @@ class State:
                     self._announce(track, whole(key, "emerged"))
             if kind.signal is not None:
                 self.signals[kind.signal] += 1
+            if not kind.drawn:
+                self.other_events.append(in_words(event))
+                self.others += 1
         except UNUSABLE as error:
-            self.refuse("event", error)
+            self.refuse("event", error, event)
             return
         self.changes += 1
 
     def _status(self, track: Track, event: Mapping[str, Any], kind: EventKind) -> None:
         summary = self._announce(track, whole(event["subclass_id"], "subclass_id"))
         summary.reported(event)
+        if len(summary.marks) < MOST_MARKS and isinstance(event["seq"], int):
+            summary.marks.append((event["seq"] if len(self.tracks) == 1 else self.decided, kind.mark))
         if kind.name in ("SubclassEmerged", "SubclassRecurred"):
             summary.told_at = whole(event["seq"], "seq")
         if kind.name != "SubclassGrew" or summary.status != "recurred":
@@ -349,8 +386,17 @@ class State:
 
     # What cannot be read.
 
-    def refuse(self, kind: str, error: BaseException) -> None:
-        """Count an invalid record, and store the first reason."""
+    def refuse(self, kind: str, error: BaseException, record: object = None) -> None:
+        """Count an invalid record, and store the first reason.
+
+        Raises
+        ------
+        ConnectorError
+            If invalid records are errors.
+        """
+        if self._strict:
+            known = isinstance(error, ConnectorError)
+            raise error if known else refusal(getattr(record, "place", "a record"), kind, error) from None
         self.unusable[kind] += 1
         self.why.setdefault(kind, why_unusable(error))
         self.changes += 1

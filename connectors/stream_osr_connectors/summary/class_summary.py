@@ -7,11 +7,10 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from random import Random
+from heapq import heapify, heappush, heapreplace, nlargest
 from typing import Any
 
-from stream_osr_connectors.page.formatting import number_of
-from stream_osr_connectors.page.input_records import real, whole
+from stream_osr_connectors.summary.input_records import number_of, real, whole
 
 MOST_BINS = 120
 """Most bins, an even number."""
@@ -172,8 +171,24 @@ DIFFERS = 6
 MOST_FEATURES = 256
 """Most features of a subclass whose mean is stored for the feature map."""
 
-_random = Random(0)
-_draw = _random.random
+MOST_MARKS = 40
+"""Most events of a subclass on the timeline, the first ones."""
+_LOW = (1 << 64) - 1
+
+
+def hash_of(number: int) -> int:
+    """Hash the number of an instance to 64 bits (SplitMix64, Steele, Lea and Flood 2014).
+
+    The instances with the smallest hashes are a random sample of any set of instances. The sample does not depend on
+    the order in which they are read.
+
+    >>> hash_of(0) == 0xE220A8397B1DCDAF
+    True
+    """
+    z = (number + 1) * 0x9E3779B97F4A7C15 & _LOW
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _LOW
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & _LOW
+    return z ^ z >> 31
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +204,7 @@ class ClassSummary:
     blocks
         For each partition, a bit for each block that contains instances.
     kept
-        Numbers of a sample of instances.
+        A heap of the sampled instances: negative hash (:func:`hash_of`) and number of each.
     n
         Number of instances.
     last
@@ -203,7 +218,7 @@ class ClassSummary:
     id: str
     row: array[int] = field(init=False, default_factory=empty_row)
     blocks: dict[int, int] = field(init=False, default_factory=dict)
-    kept: array[int] = field(init=False, default_factory=lambda: array("q"))
+    kept: list[tuple[int, int]] = field(init=False, default_factory=list)
     n: int = field(init=False, default=0)
     last: int | None = field(init=False, default=None)
     last_t: float | None = field(init=False, default=None)
@@ -216,11 +231,12 @@ class ClassSummary:
         before = self.blocks.get(track, 0)
         if not before & bit:
             self.blocks[track] = before | bit
-        n = self.n = self.n + 1
-        if n <= KEPT:
-            self.kept.append(number)
-        elif (place := int(_draw() * n)) < KEPT:
-            self.kept[place] = number
+        self.n += 1
+        entry = -hash_of(number), number
+        if len(self.kept) < KEPT:
+            heappush(self.kept, entry)
+        elif entry > self.kept[0]:
+            heapreplace(self.kept, entry)
         self.last = number
         self.last_t = t
 
@@ -234,13 +250,14 @@ class ClassSummary:
         self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))
         for track, bits in other.blocks.items():
             self.blocks[track] = self.blocks.get(track, 0) | bits
-        sizes, samples = [self.n, other.n], [list(self.kept), list(other.kept)]
         self.n += other.n
-        self.kept = array("q")
-        for _ in range(min(self.n, KEPT)):
-            which = int(_draw() * sum(sizes) >= sizes[0])
-            sizes[which] -= 1
-            self.kept.append(samples[which].pop(int(_draw() * len(samples[which]))))
+        self.kept = nlargest(KEPT, [*self.kept, *other.kept])
+        heapify(self.kept)
+
+    @property
+    def sample(self) -> list[int]:
+        """Numbers of the sampled instances."""
+        return [number for _, number in self.kept]
 
 
 @dataclass(slots=True, eq=False)
@@ -271,6 +288,8 @@ class SubclassSummary(ClassSummary):
         Ids of subclasses that were merged into it.
     told_at
         Position of the latest announcement or recurrence.
+    marks
+        Position and mark (`EVENT_TABLE`) of the first events.
     """
 
     key: int
@@ -287,6 +306,7 @@ class SubclassSummary(ClassSummary):
     known_mean: dict[str, float] | None = None
     also: set[int] = field(default_factory=set)
     told_at: int = -1
+    marks: list[tuple[int, str]] = field(default_factory=list)
 
     def reported(self, event: Mapping[str, Any]) -> None:
         """Update the summary from an event.

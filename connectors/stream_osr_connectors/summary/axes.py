@@ -14,7 +14,6 @@ from scipy.linalg import solve_triangular
 
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.stream import Stream
-from stream_osr_connectors.page.report.class_summary import emerged_slots
 
 INSIDE = 0.9
 """Share of a subclass that its ellipse covers."""
@@ -68,6 +67,12 @@ class Plane(NamedTuple):
     classes: dict[str, NDArray[np.float64]]
     dots: NDArray[np.float64]
     seats: NDArray[np.int64]
+
+
+def emerged_slots(stream: Stream) -> dict[int, int]:
+    """Return the slot in the sampler's tables of each announced subclass, by id."""
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
+    return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
 
 
 def planes(stream: Stream) -> tuple[Plane, ...]:

@@ -70,11 +70,16 @@ def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], numbe
     try:
         yield
     except UNUSABLE as error:
-        what, option = {"decision": ("record", "--output"), "event": ("event", "--events")}[kind]
-        place, why = getattr(record, "place", f"{what} {number + 1}"), printable(why_unusable(error), 300)
-        raise ConnectorError(
-            f"{place} is no {kind} ({why}). Give the file that `stream-osr run {option}` wrote"
-        ) from None
+        raise refusal(getattr(record, "place", f"{_KINDS[kind][0]} {number + 1}"), kind, error) from None
+
+
+_KINDS = {"decision": ("record", "--output"), "event": ("event", "--events")}
+
+
+def refusal(place: str, kind: str, error: BaseException) -> ConnectorError:
+    """Return an error in one line about an invalid record: its place, its expected kind, and the reason."""
+    why, option = printable(why_unusable(error), 300), _KINDS[kind][1]
+    return ConnectorError(f"{place} is no {kind} ({why}). Give the file that `stream-osr run {option}` wrote")
 
 
 def why_unusable(error: BaseException) -> str:
@@ -121,6 +126,17 @@ def real(value: object, name: str) -> float:
         except (ValueError, OverflowError):
             pass
     raise ValueError(f"{name} is {brief(value)}, not a finite number")
+
+
+def number_of(value: object) -> float | None:
+    """Read a number that may be missing.
+
+    >>> number_of(None), number_of(float("nan")), number_of(2)
+    (None, None, 2.0)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
