@@ -21,7 +21,7 @@ from stream_osr.printable_text import typed
 from stream_osr.training.trained import TrainedModel
 
 from .base import Record
-from .engine import Stream
+from .engine import RecordStream
 from .files.checkpoint import load_model
 from .files.json_lines import as_text
 from .values import DecodeError, seconds
@@ -261,13 +261,13 @@ class KeyProcessor:
     def _new(self) -> OpenSetRecognizer:
         return OpenSetRecognizer.from_trained(_trained(self.path, self.fingerprint), **self.arguments)
 
-    def _restored(self, key: Any, stored: Sequence[Any] | None) -> Stream[_Row]:
+    def _restored(self, key: Any, stored: Sequence[Any] | None) -> RecordStream[_Row]:
         if stored is None:
-            return Stream(self._new())
+            return RecordStream(self._new())
         trained, about = _trained(self.path, self.fingerprint), f"the state of key {key[0]!r}"
-        return Stream(OpenSetRecognizer.from_state_bytes(trained, bytes(stored[0]), about))
+        return RecordStream(OpenSetRecognizer.from_state_bytes(trained, bytes(stored[0]), about))
 
-    def _refused(self, stream: Stream[_Row]) -> list[dict[str, Any]]:
+    def _refused(self, stream: RecordStream[_Row]) -> list[dict[str, Any]]:
         """Return the rows that a stream has refused."""
         out = []
         for item, (_, error, failed) in stream.refused:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.run.partition import Cut, ready, replayed
+from stream_osr_connectors.kafka.run.cuts import Cut, ready, replayed
 from stream_osr_connectors.kafka.wire import boundaries
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, LaterReleaseError, Progress
 from tests.tiers import examples

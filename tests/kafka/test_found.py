@@ -20,7 +20,7 @@ from stream_osr_connectors.kafka.run import model_metrics
 from stream_osr_connectors.kafka.run.model_metrics import class_names, find
 from stream_osr_connectors.kafka.run.partition import begin
 from stream_osr_connectors.kafka.run.publishing import begin_counts, count_decisions, count_events
-from stream_osr_connectors.kafka.run.recovery import Owned
+from stream_osr_connectors.kafka.run.snapshot_policy import Owned
 from stream_osr_connectors.kafka.stats import PartitionStats, ServiceStats
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted_once, stream_part

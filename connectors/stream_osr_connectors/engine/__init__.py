@@ -3,6 +3,6 @@
 A door (files, HTTP, Kafka, Spark) says where records come from and where results go. Everything else belongs in here.
 """
 
-from .stream import Refusal, Stream, check_record
+from .stream import RecordStream, Refusal, check_record
 
-__all__ = ["Refusal", "Stream", "check_record"]
+__all__ = ["RecordStream", "Refusal", "check_record"]

@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
     failed: FailedDecision | None = None
 
 
-class Stream(Generic[T]):
+class RecordStream(Generic[T]):
     """A recognizer, and the records without a final decision.
 
     A lack of memory or a defect may prevent the closing of a micro-batch. The stream tries it a few times, and then
@@ -66,7 +66,7 @@ class Stream(Generic[T]):
     model
         The recognizer.
     waiting
-        Records of its pending instances, in order. ``None`` stands for a record that is not known. Default: none is
+        Records of the pending instances, in order. ``None`` stands for a record that is not known. Default: none is
         known.
     batch_size
         Number of instances at which a micro-batch is closed, for a recognizer that closes none. ``None``: the

@@ -10,7 +10,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.printable_text import printable
 
 from ..base import BadRecord, Record, Sink
-from ..engine import Refusal, Stream
+from ..engine import RecordStream, Refusal
 from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_of
 
 
@@ -53,7 +53,7 @@ class Account:
         """Return a record with its row: that of the file, or the number of records read."""
         return NumberedRecord(row_of(record, self.totals["read"]), record)
 
-    def settle(self, stream: Stream[NumberedRecord]) -> None:
+    def settle(self, stream: RecordStream[NumberedRecord]) -> None:
         """Count the labelled records of a stream, and set aside those that it has refused."""
         if stream.labelled:
             self.totals["labelled"] += stream.labelled

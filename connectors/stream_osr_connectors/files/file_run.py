@@ -121,7 +121,7 @@ class FileRun:
     :meth:`go_on` resumes a run. A record is set aside with its reason if the source cannot decode it, if the
     recognizer cannot use it, or if it is unlike the training records
     (:func:`stream_osr.training.schema_check.check_features`). So are the records that make the closing of a
-    micro-batch fail (:class:`.engine.Stream`). The stream continues. The recognizer counts these records
+    micro-batch fail (:class:`.engine.RecordStream`). The stream continues. The recognizer counts these records
     (``counters["refused"]``, ``signals.data_quality``).
 
     The run applies commands to the checkpoint (:mod:`stream_osr_connectors.commands`) between two records, also while

@@ -25,7 +25,7 @@ from stream_osr.support.state_store import FolderStore
 
 from ..base import Record
 from ..commands.command import Command, CommandResult
-from ..engine import Stream, check_record
+from ..engine import RecordStream, check_record
 from .account import Account, NumberedRecord
 from .line_source import Rows, RowSource
 
@@ -166,12 +166,12 @@ class KeyedStreams:
         if self._quiet is not None and record.time is not None and str(by) in self.keyed:
             self._quiet.note(str(by), record.time, self.keyed.begun(str(by)))
             for each in self._quiet.expired():
-                self.keyed.act(each, self._calling(each, Stream.close))
+                self.keyed.act(each, self._calling(each, RecordStream.close))
 
     def flush(self) -> None:
         """Close all micro-batches at the end of the input."""
         for by in self.keyed.unfinished():
-            self.keyed.act(by, self._calling(by, Stream.flush))
+            self.keyed.act(by, self._calling(by, RecordStream.flush))
 
     def decisions(self) -> Iterator[Content]:
         """Yield each waiting decision once, with its key."""
@@ -198,7 +198,9 @@ class KeyedStreams:
         model = self.keyed[by]
         return self._calling(by, lambda stream: command.apply(model))(model)
 
-    def _calling(self, by: str, call: Callable[[Stream[NumberedRecord]], T]) -> Callable[[OpenSetRecognizer], T]:
+    def _calling(
+        self, by: str, call: Callable[[RecordStream[NumberedRecord]], T]
+    ) -> Callable[[OpenSetRecognizer], T]:
         """Return a function that calls the stream of a recognizer and computes contributions of new decisions."""
 
         def act(model: OpenSetRecognizer) -> T:
@@ -231,11 +233,11 @@ class KeyedStreams:
 _EMPTY: Mapping[str, float] = {}
 
 
-def _stream_of(model: OpenSetRecognizer, contributions: int | None) -> Stream[NumberedRecord]:
+def _stream_of(model: OpenSetRecognizer, contributions: int | None) -> RecordStream[NumberedRecord]:
     """Return the stream of a recognizer. Contributions need the features of the records in its micro-batch."""
     if contributions is None:
-        return Stream(model, recalls=False)
-    return Stream(model, [NumberedRecord(0, Record(x)) for x in _as_read(model, model.value.buffer)])
+        return RecordStream(model, recalls=False)
+    return RecordStream(model, [NumberedRecord(0, Record(x)) for x in _as_read(model, model.value.buffer)])
 
 
 def _as_read(model: OpenSetRecognizer, buffer: Sequence[BufferedInstance]) -> Iterator[Mapping[str, object]]:

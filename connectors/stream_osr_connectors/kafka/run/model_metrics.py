@@ -18,7 +18,7 @@ from stream_osr.stream import new_classes, rank_among, recall_among
 
 from ..places import Place
 from ..stats import ClassMetrics, ModelMetrics, ServiceStats
-from .recovery import Owned
+from .snapshot_policy import Owned
 
 MOST_CLASSES = 50
 """Most known classes of a partition with their own time series: the first ones of the model."""

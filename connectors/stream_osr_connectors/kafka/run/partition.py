@@ -20,7 +20,7 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
 from stream_osr.printable_text import brief
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.engine import Refusal, Stream
+from stream_osr_connectors.engine import RecordStream, Refusal
 from stream_osr_connectors.values import DecodeError
 
 from ...commands.command import Command
@@ -126,7 +126,7 @@ def step(
 ) -> tuple[Partition, PartitionOutput]:
     """Process some records.
 
-    Unusable records are refused, and so are the records that make a micro-batch fail (:class:`.engine.Stream`). The
+    Unusable records are refused, and so are the records that make a micro-batch fail (:class:`.engine.RecordStream`). The
     recognizer counts them, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS`` attempts, all
     records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
 
@@ -164,7 +164,7 @@ class _Step:
     def __init__(self, partition: Partition, place: Place, about: str) -> None:
         self._partition, self._place, self._about = partition, place, about
         self._model, self._keys = copy(partition.model), copy(partition.keys)
-        self._streams: dict[str | None, Stream[Received]] = {}
+        self._streams: dict[str | None, RecordStream[Received]] = {}
         self._new: set[str] = set()
         self._taken = TakenRecords()
         self._left = 0
@@ -200,7 +200,7 @@ class _Step:
                 self._stream(by).abandon(error)
         return self._ended(records, self._partition.history.to(end))
 
-    def _stream(self, by: str | None) -> Stream[Received]:
+    def _stream(self, by: str | None) -> RecordStream[Received]:
         """Return the stream of a key, or the only one."""
         if by not in self._streams:
             model, waiting = self._model, self._partition.waiting
@@ -209,7 +209,7 @@ class _Step:
                 model, waiting = self._keys.stream(by)
                 if by not in self._keys:
                     self._new.add(by)
-            self._streams[by] = Stream(model, waiting, batch_size=self._partition.size, fatal=(MemoryError,))
+            self._streams[by] = RecordStream(model, waiting, batch_size=self._partition.size, fatal=(MemoryError,))
         return self._streams[by]
 
     def _divided(self, records: Sequence[Received], key_of: StreamKey) -> dict[str | None, list[Received]]:
@@ -300,7 +300,7 @@ class _Step:
         name = _name(records, before.history.last, history.last)
         return after, PartitionOutput(decisions, events, self._taken, name, timestamp, self._left, streams)
 
-    def _count_refused(self, stream: Stream[Received]) -> None:
+    def _count_refused(self, stream: RecordStream[Received]) -> None:
         """Count and log what a stream has refused."""
         stream.model.value.count_refused(len(stream.refused), counted=stream.counted)
         failed = [str(received.offset) for received, why in stream.refused if received and why.failed is not None]
@@ -323,7 +323,7 @@ def _kept(received: Received) -> Received:
     return Received(topic, partition, offset, timestamp, received.key, received.value, tuple(received.headers))
 
 
-def _take(stream: Stream[Received], records: Sequence[Received], decode: Decoder) -> None:
+def _take(stream: RecordStream[Received], records: Sequence[Received], decode: Decoder) -> None:
     """Process records with a stream: plain records in bulk, all others one by one, in order."""
     names = stream.model.trained.names
     if type(decode) is not JsonDecoder or not stream.model.trained.features.takes_rows:
@@ -342,7 +342,7 @@ def _take(stream: Stream[Received], records: Sequence[Received], decode: Decoder
         begin = place + 1
 
 
-def _take_one(stream: Stream[Received], received: Received, decode: Decoder) -> None:
+def _take_one(stream: RecordStream[Received], received: Received, decode: Decoder) -> None:
     try:
         check_envelope(received)
         record = decode(received)
@@ -389,66 +389,3 @@ def _name(records: Sequence[Received], last: Boundary, end: Boundary) -> str:
         return str(end.offset - 1)
     name = f"{end.offset - 1}-{end.labels}"
     return f"{name}-closed" if last[:2] == end[:2] else name
-
-
-class Cut(NamedTuple):
-    """The records of a step: their number, and its boundary."""
-
-    size: int
-    end: Boundary
-
-
-def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
-    """Return the step up to an earlier boundary, or ``None`` if records are missing.
-
-    Parameters
-    ----------
-    waiting
-        Records after the last boundary, in order.
-    done
-        Last boundary.
-    end
-        Next boundary when it was published.
-    """
-    if end.offset > done.offset and (not waiting or waiting[-1].offset < end.offset - 1):
-        return None
-    return Cut(sum(record.offset < end.offset for record in waiting), end)
-
-
-def ready(
-    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, requested: bool, labels: int
-) -> Cut | None:
-    """Return the next step, or ``None`` if it is not ready.
-
-    Parameters
-    ----------
-    waiting
-        Records after the last boundary, in order.
-    done
-        Last boundary.
-    size
-        Number of records of a full step.
-    due
-        Whether the first record without a decision has waited for long enough, so that all micro-batches close.
-    requested
-        Whether there are commands, which apply with a step, even with an empty one.
-    labels
-        Where the topic of labels ends.
-
-    Examples
-    --------
-    >>> from collections import namedtuple
-    >>> At = namedtuple("At", "offset")
-    >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, requested=False, labels=0)
-    Cut(size=2, end=Boundary(offset=9, labels=0, closes=False))
-    >>> ready([At(10)], Boundary(9), size=2, due=False, requested=False, labels=0) is None
-    True
-    >>> ready([At(10)], Boundary(9), size=2, due=True, requested=False, labels=0)
-    Cut(size=1, end=Boundary(offset=11, labels=0, closes=True))
-    """
-    count, closes = len(waiting), due and len(waiting) <= size
-    if count < size and not closes and not (requested and not count):
-        return None
-    count = min(count, size)
-    end = waiting[count - 1].offset + 1 if count else done.offset
-    return Cut(count, Boundary(end, max(done.labels, labels), closes))

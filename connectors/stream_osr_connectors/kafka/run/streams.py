@@ -27,14 +27,16 @@ from ..wire.decoding import make_decoder
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
 from ..wire.subclasses import largest_summary
+from .cuts import Cut, ready, replayed
 from .job import Job, Loaded, NotLoadable, TransactionContent
 from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
-from .partition import Cut, ready, replayed, step
+from .partition import step
 from .partition_keys import StreamKey
 from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts, follow
-from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
+from .recovery import LaterModelError, Recovery
+from .snapshot_policy import Owned, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
 from .state_copies import state_copies
 from .topic_monitor import Watch
