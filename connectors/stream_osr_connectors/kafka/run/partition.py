@@ -126,9 +126,9 @@ def step(
 ) -> tuple[Partition, PartitionOutput]:
     """Process some records.
 
-    Unusable records are refused, and so are the records that make a micro-batch fail (:class:`.engine.RecordStream`). The
-    recognizer counts them, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS`` attempts, all
-    records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
+    Unusable records are refused, and so are the records that make a micro-batch fail (:class:`.engine.RecordStream`).
+    The recognizer counts them, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS`` attempts,
+    all records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
 
     Parameters
     ----------
