@@ -29,7 +29,7 @@ from stream_osr_connectors.cli.warmup import warm_up
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.errors import quieten
 from stream_osr_connectors.kafka.ops.metrics import METRICS
-from stream_osr_connectors.kafka.settings import unknown_variables
+from stream_osr_connectors.kafka.settings_errors import unknown_variables
 from tests.documents.commands import problem
 from tests.documents.reading import blocks
 from tests.kafka.brokers import Broker, SecondBroker

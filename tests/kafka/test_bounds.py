@@ -20,7 +20,8 @@ from stream_osr.stream import recognizer_state
 from stream_osr.stream.culprits import MOST_TRIES
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr_connectors.commands import Command
-from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, parse_record
+from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES
+from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings, command_topic
 from stream_osr_connectors.kafka.command_topic import CommandTopic, ask

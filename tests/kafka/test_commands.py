@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.places import Place

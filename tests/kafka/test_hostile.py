@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.command_topic import Commands
 from stream_osr_connectors.kafka.places import Place

@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.snapshots import Incarnations
+from stream_osr_connectors.kafka.run.incarnations import Incarnations
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:

@@ -13,7 +13,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.commands.command import parse_record
+from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.kafka import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.client.options import connection
-from stream_osr_connectors.kafka.settings import unknown_variables
+from stream_osr_connectors.kafka.settings_errors import unknown_variables
 
 NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
 

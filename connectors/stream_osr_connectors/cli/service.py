@@ -58,7 +58,8 @@ class ServiceCommand(GroupedCommand):
 @cache
 def setting_options() -> list[Any]:
     """Return an option for each setting of the service, from the table of settings."""
-    from stream_osr_connectors.kafka.settings import SUBJECTS, ServiceSettings, flag
+    from stream_osr_connectors.kafka.settings import SUBJECTS, ServiceSettings
+    from stream_osr_connectors.kafka.settings_errors import flag
 
     subject, parameters = "", []
     for name, field in ServiceSettings.model_fields.items():

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from stream_osr.printable_text import counted
 
-from .command import Command, Partition, Result
+from .command import Command, Result
+from .names import Partition
 
 State: TypeAlias = Result | Literal["pending", "asked"]
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from stream_osr import OpenSetRecognizer
 
-from .command import Command, CommandResult, Partition
+from .command import Command, CommandResult
 from .file_log import CommandLog
+from .names import Partition
 
 service_logger = logging.getLogger("stream_osr.kafka")
 

@@ -21,7 +21,8 @@ from stream_osr.printable_text import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
-from .line_source import LineReader, LineSource, ReadOptions, Rows, TextLine, raw_text, what_there_is
+from .line_source import LineReader, LineSource, Rows, TextLine, raw_text
+from .read_options import ReadOptions, what_there_is
 
 if TYPE_CHECKING:
     from stream_osr.instances.kinds import Name

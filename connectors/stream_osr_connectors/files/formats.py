@@ -16,10 +16,10 @@ from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .json_lines import JsonLinesSink, JsonLinesSource
-from .line_source import ReadOptions
 from .open_file import is_folder
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
+from .read_options import ReadOptions
 
 Format: TypeAlias = Literal["csv", "tsv", "jsonl", "parquet"]
 """Comma-separated, tab-separated, JSON Lines, and Parquet."""

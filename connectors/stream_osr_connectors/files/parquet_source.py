@@ -13,8 +13,8 @@ from ..base import BadRecord, BatchCloser, Position, Record
 from ..values import DecodeError
 from .identity import identity_at
 from .json_lines import as_text
-from .line_source import ReadOptions, checked_fields, what_there_is
 from .open_file import is_standard, why
+from .read_options import ReadOptions, checked_fields, what_there_is
 
 AT_ONCE = 1024
 """Rows in memory at once."""

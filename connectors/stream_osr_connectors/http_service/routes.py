@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stream_osr import errors
 from stream_osr.printable_text import printable
 
-from ..commands.command import parse_request
+from ..commands.parsing import parse_request
 from ..page.live.access import KnownHosts, Tokens
 from ..page.live.answers import (
     RequestFilter,

@@ -21,17 +21,10 @@ import orjson
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
-from ..commands.command import (
-    OF_STREAM,
-    Command,
-    CommandReceipt,
-    Partition,
-    parse_name,
-    parse_record,
-    parse_stream,
-    parse_subclass,
-)
+from ..commands.command import OF_STREAM, Command, CommandReceipt
 from ..commands.command_entry import CommandEntry
+from ..commands.names import Partition, parse_name, parse_stream, parse_subclass
+from ..commands.parsing import parse_record
 from .backoff import Backoff
 from .client.consumers import TopicFollower, read_all
 from .client.errors import start_explained

@@ -15,7 +15,8 @@ from typing import Any
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.kafka.settings import ServiceSettings, read_secret
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.settings_errors import read_secret
 
 BOOTSTRAP_SECONDS = 5.0
 """Time limit in seconds for a new client to find a broker."""

@@ -26,7 +26,8 @@ from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
 from ..run.topics import TopicCheck, WantedTopics, look_after
-from ..settings import ServiceSettings, unknown_variables
+from ..settings import ServiceSettings
+from ..settings_errors import unknown_variables
 from ..stats import ServiceStats
 from .logs import begin_logging
 from .metrics import Overview

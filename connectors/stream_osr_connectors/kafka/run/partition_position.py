@@ -23,8 +23,9 @@ from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.boundaries import Boundary, LaterReleaseError, Progress
 from ..wire.messages import Received
+from .incarnations import Incarnations
 from .partition import Partition
-from .snapshots import Incarnations, Snapshots
+from .snapshots import Snapshots
 
 
 class LostError(Exception):

@@ -20,11 +20,12 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import PartitionOutput, TakenRecords
+from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
 from .partition_keys import PartitionKeys
 from .partition_position import Change, LostError, PositionReader, StartingPoint
-from .snapshots import Incarnations, Snapshots
+from .snapshots import Snapshots
 
 
 class LaterModelError(StartAgainError):

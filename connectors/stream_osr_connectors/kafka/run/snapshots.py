@@ -1,21 +1,15 @@
-"""Snapshots of partitions, and the incarnations of input topics.
+"""Snapshots of partitions.
 
 A snapshot is a file ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr`` that is written once and atomically. LABELS ends
 with ``o`` if the boundary does not close the micro-batches. A snapshot contains the stream's part of the recognizer,
 the fingerprint of the trained part, and the records without a final decision.
-
-The folder also contains the id of each input topic. A topic that is deleted and created again has the same name and
-offsets, but other records. After a change of the id, committed offsets and snapshots belong to the previous topic.
-Ids of messages include the incarnation, so that none is used twice.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,17 +19,14 @@ from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
 from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.archive.rules import Scope, fields, whole
-from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.support.atomic import write_whole
+from stream_osr.errors import PersistenceError
 
-from ..client.interface import Committed
-from ..log import Seldom, logger
+from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.boundaries import Boundary, Progress
+from ..wire.boundaries import Boundary
 from ..wire.messages import Received
 from . import waiting_records
-from .models import Journal
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
 from .state_copies import StateCopies
@@ -251,238 +242,3 @@ def open_folder(settings: ServiceSettings) -> Path:
     snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
     snapshots.open()
     return snapshots.folder
-
-
-_LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
-
-
-class Incarnations:
-    """The incarnations of an input topic.
-
-    Parameters
-    ----------
-    folder
-        Folder of the group's snapshots, which all workers share.
-    topic
-        Input topic.
-
-    Attributes
-    ----------
-    now
-        Number of times that the topic was created again.
-    partitions
-        Number of partitions at the first check of this incarnation, 0 if unknown.
-    path
-        File with the ids.
-    """
-
-    def __init__(self, folder: Path, topic: str) -> None:
-        self.path, self._topic = folder / f"{topic}.topic", topic
-        self.now = self.partitions = 0
-        self._ids: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """Name of the input in ids. Later incarnations have a number as suffix."""
-        return f"{self._topic}+{self.now}" if self.now else self._topic
-
-    def take(self, topic_id: str, partitions: int) -> bool:
-        """Accept the current topic, and return whether it differs from the stored one.
-
-        An older stored id is ignored, because it is from a broker with outdated metadata.
-
-        Raises
-        ------
-        PersistenceError
-            If the stored id cannot be read.
-        """
-        found = self._read()
-        known: list[str] = [] if found is None else found["ids"]
-        if not topic_id or topic_id in known:
-            self.partitions = partitions if found is None else int(found["partitions"])
-            self._ids, renewed = known, False
-        else:
-            self.partitions, self._ids, renewed = partitions, [*known, topic_id], bool(known)
-        self.now = max(0, len(self._ids) - 1)
-        return renewed
-
-    def keep(self) -> None:
-        """Store the id for the next start and for other workers.
-
-        Raises
-        ------
-        PersistenceError
-            If it cannot be written.
-        """
-        content = {"ids": self._ids, "partitions": self.partitions}
-        if not self._ids or content == self._read():
-            return
-        try:
-            write_whole(self.path, lambda file: file.write(json.dumps(content).encode()))
-        except OSError as error:
-            raise PersistenceError(f"cannot write {self.path}: {error.strerror}") from None
-
-    def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
-        """Report the loss of the previous topic. With on_lost_state ``fail`` this is an error.
-
-        Parameters
-        ----------
-        decided
-            Decided offset of each partition of the previous topic, if known.
-        on_lost_state
-            Value of the setting.
-
-        Raises
-        ------
-        ConnectorError
-            If the setting is ``fail``.
-        """
-        far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
-        text = (
-            f"input: topic {self._topic} was deleted and made again. Records of the previous topic were decided up "
-            f"to {far or 'an unknown offset'}, and later records are lost"
-        )
-        if on_lost_state == "fail":
-            raise ConnectorError(
-                f"{text}. Set on_lost_state to cold to start again with this one, or use another group"
-            )
-        logger.warning("%s. The stream starts again, and ids go on as %s-...", text, self.name)
-
-    @property
-    def mark(self) -> str:
-        """Suffix of lineages for this incarnation of the topic."""
-        return f"{self.now:x}" if self.now else ""
-
-    def is_of_now(self, lineage: str) -> bool:
-        """Return whether a lineage started in this incarnation."""
-        return _life_of(lineage) == self.now
-
-    def is_before(self, lineage: str) -> bool:
-        """Return whether a lineage started in the previous incarnation."""
-        return _life_of(lineage) == self.now - 1
-
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads(self.path.read_text())
-            return found if {"ids", "partitions"} <= found.keys() else None
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, AttributeError) as error:
-            raise PersistenceError(
-                f"cannot read {self.path}, which has the id of topic {self._topic} ({error}). Restore it, or "
-                "remove it if the topic was never created again"
-            ) from None
-
-
-def _life_of(lineage: str) -> int | None:
-    """Parse the incarnation of a lineage, or return ``None``."""
-    found = _LINEAGE.fullmatch(lineage)
-    return None if found is None else int(found["incarnation"] or "0", 16)
-
-
-OLD_SECONDS = 3600.0
-
-_MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
-_LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
-"""Partial files of processes that died, and the file of the write test."""
-
-
-class Orphans(NamedTuple):
-    """Files that can be deleted.
-
-    Attributes
-    ----------
-    snapshots, models, leftovers
-        Paths of the files.
-    """
-
-    snapshots: list[Path]
-    models: list[Path]
-    leftovers: list[Path]
-
-
-def find_orphans(
-    folder: Path,
-    topics: Collection[str],
-    model: str,
-    committed: Mapping[Place, Committed],
-    now: float | None = None,
-) -> Orphans:
-    """Find unused files.
-
-    Parameters
-    ----------
-    folder
-        Folder of the group.
-    topics
-        Input topics.
-    model
-        Identity of the current model.
-    committed
-        State of each partition of the inputs at the brokers. Without a committed offset its snapshots stay, because
-        they show that there was one. If metadata cannot be read, all files stay.
-    now
-        Seconds since 1970. Default: the current time.
-    """
-    found = Orphans([], [], [])
-    try:
-        progress = [Progress.parse(its.metadata) for its in committed.values() if its.offset is not None]
-        given = Journal(folder).read()[-1:]
-    except (ConnectorError, PersistenceError):
-        return found
-    before = (time.time() if now is None else now) - OLD_SECONDS
-    lineages = {each.lineage for each in progress}
-    models = {model, *given, *(each.model for each in progress)}
-    others = False
-    for path in sorted(folder.iterdir()):
-        name = name_of(path)
-        where = None if name is None else committed.get(name.place)
-        if name is not None and (name.place.topic not in topics or (where is not None and where.offset is None)):
-            # another service of this group with unknown partitions, or deleted offsets
-            others = True
-        elif not _is_older(path, before):
-            continue
-        elif name is not None and (where is None or name.lineage not in lineages):
-            found.snapshots.append(path)
-        elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
-            found.models.append(path)
-        elif _LEFT.fullmatch(path.name):
-            found.leftovers.append(path)
-    return found._replace(models=[]) if others else found
-
-
-def remove_orphans(
-    folder: Path,
-    topics: Collection[str],
-    model: str,
-    committed: Mapping[Place, Committed],
-    log: StateCopies | None = None,
-) -> int:
-    """Remove unused files, and log their number (see :func:`find_orphans`)."""
-    try:
-        found = find_orphans(folder, topics, model, committed)
-    except OSError as error:
-        logger.warning("cannot look for unused files in %s: %s", folder, error.strerror)
-        return 0
-    gone = [_remove(paths, log) for paths in found]
-    if any(gone):
-        logger.info("removed unused files from %s: %d snapshots, %d models, %d leftovers", folder, *gone)
-    return sum(gone)
-
-
-def _remove(paths: Collection[Path], log: StateCopies | None) -> int:
-    gone = 0
-    for path in paths:
-        with suppress(OSError):  # another worker was first, or we lack the right
-            path.unlink()
-            gone += 1
-            if log is not None:
-                name = name_of(path)
-                log.drop(path.name, 0 if name is None else name.place.partition)
-    return gone
-
-
-def _is_older(path: Path, moment: float) -> bool:
-    with suppress(OSError):
-        return path.is_file() and path.stat().st_mtime < moment
-    return False

@@ -31,13 +31,14 @@ from .cuts import Cut, ready, replayed
 from .job import Job, Loaded, NotLoadable, TransactionContent
 from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
+from .orphans import remove_orphans
 from .partition import step
 from .partition_keys import StreamKey
 from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts, follow
 from .recovery import LaterModelError, Recovery
 from .snapshot_policy import Owned, SnapshotPolicy
-from .snapshots import Snapshots, remove_orphans
+from .snapshots import Snapshots
 from .state_copies import state_copies
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes

@@ -17,7 +17,7 @@ from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.printable_text import printable
 from stream_osr_connectors import values
 from stream_osr_connectors.commands import CommandReceipt
-from stream_osr_connectors.commands.command import parse_request
+from stream_osr_connectors.commands.parsing import parse_request
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.examples import ExampleChooser
 from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FoundDecision
