@@ -19,6 +19,7 @@ from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import orphans
 from stream_osr_connectors.kafka.run import snapshots as module
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin
@@ -143,7 +144,7 @@ def kept(tmp_path: Path) -> Path:
         (tmp_path / name).touch()
     for name in (OLD, GIVEN):
         Journal(tmp_path).append(name)
-    age(tmp_path, 2 * module.OLD_SECONDS)
+    age(tmp_path, 2 * orphans.OLD_SECONDS)
     return tmp_path
 
 
@@ -159,7 +160,7 @@ def names(kept: Path) -> set[str]:
 def remove(kept: Path, third: str | None = None) -> int:
     """Remove the files; the third partition has this text committed, or nothing."""
     committed = COMMITTED if third is None else {**COMMITTED, Place("in", 2): Committed(0, third, 0, 0)}
-    return module.remove_orphans(kept, ["in"], OURS, committed)
+    return orphans.remove_orphans(kept, ["in"], OURS, committed)
 
 
 def test_what_nothing_refers_to_goes_with_a_line(kept: Path, caplog: Any) -> None:
@@ -177,17 +178,17 @@ def test_what_nothing_refers_to_goes_with_a_line(kept: Path, caplog: Any) -> Non
 def test_what_is_young_stays_and_all_does_while_a_progress_cannot_be_read(kept: Path) -> None:
     for text in ("", "of something else", "9 a b 0+0f 1"):
         assert remove(kept, text) == 0, text
-    age(kept, module.OLD_SECONDS - 60)
+    age(kept, orphans.OLD_SECONDS - 60)
     assert remove(kept) == 0
     assert names(kept) == STAYS | GOES
-    assert sum(map(len, module.find_orphans(kept, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
+    assert sum(map(len, orphans.find_orphans(kept, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
 
 
 def test_models_stay_while_another_service_or_a_partition_without_a_commit_may_need_them(kept: Path) -> None:
     """Offsets expire, or are deleted: the next start has to see it."""
     for name in (f"other-0-{AT}-cc00.osr", f"in-2-{AT}-bb22.osr"):
         (kept / name).touch()
-        age(kept, 2 * module.OLD_SECONDS)
+        age(kept, 2 * orphans.OLD_SECONDS)
         remove(kept)
         assert names(kept) == STAYS | {name, f"{OLD}.model"}
         (kept / name).unlink()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.run import recovery as keeping
+from stream_osr_connectors.kafka.run import snapshot_policy
 from tests.kafka.decoders import SECONDS
 from tests.kafka.faults.trials import Site, Trial, Watch, running, until
 from tests.kafka.streams import check_exactly_once, instances
@@ -39,8 +39,8 @@ def test_a_service_is_ready_when_it_has_committed(site: Site) -> None:
 @pytest.mark.fault("no snapshot can be written for hours")
 def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The room beside the committed offset fills up; from three quarters on, micro-batches close when full."""
-    monkeypatch.setattr(keeping, "MOST_CHARACTERS", 120)  # 4000 last for half an hour
-    monkeypatch.setattr(keeping, "FEW_STEPS", 5)
+    monkeypatch.setattr(snapshot_policy, "MOST_CHARACTERS", 120)  # 4000 last for half an hour
+    monkeypatch.setattr(snapshot_policy, "FEW_STEPS", 5)
     trial = Trial(site, 1, snapshot_interval=0.5, max_wait=0.05)
     folder = Path(str(trial.stream.settings["state"])) / str(trial.stream.settings["group"])
     records, sent = instances(240, 1), 1

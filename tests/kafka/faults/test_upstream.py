@@ -26,7 +26,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
     producer = KafkaProducer(bootstrap_servers=stream.address, transactional_id=own, transaction_timeout_ms=120_000)
     place = f"{stream.topic}/0"
     with pytest.MonkeyPatch.context() as patch, hearing() as lines, running(stream) as service:
-        patch.setattr("stream_osr_connectors.kafka.run.topic_monitor.OPEN_SECONDS", 3.0)
+        patch.setattr("stream_osr_connectors.kafka.run.blocked.OPEN_SECONDS", 3.0)
         figures = service.stats
         overview = Overview(lambda: {"w": figures}, 60.0)
         stream.wait()
