@@ -13,10 +13,10 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_osr import Limits, ModelOptions, OpenSetRecognizer, recognizer
+from stream_osr import Limits, ModelOptions, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.stream import recognizer_state
+from stream_osr.stream import recognizer_state, state_changes
 from stream_osr.stream.culprits import MOST_TRIES
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr_connectors.commands import Command
@@ -234,7 +234,7 @@ class Failing:
                 raise FloatingPointError(f"by order of the test: {found}")
             return close(state, **named)
 
-        for module in (recognizer, recognizer_state):
+        for module in (state_changes, recognizer_state):
             monkeypatch.setattr(module, "close", close_or_fail)
 
 

@@ -34,10 +34,10 @@ def house(tmp_path, monkeypatch):
     (model / "__init__.py").write_text("")
     (model / "step.py").write_text("from stream_osr.model import (\n    seating,\n)\n")
     (model / "seating.py").write_text(
-        "def f():\n    from stream_osr.model.dish_statistics import (  # the menu\n        add,\n    )\n"
+        "def f():\n    from stream_osr.model.dishes import (  # the menu\n        add,\n    )\n"
     )
     (model / "dishes.py").write_text("add = 1")
-    (model / "naming.py").write_text("from stream_osr.model.sampler import step\n")
+    (model / "naming.py").write_text("from stream_osr.model.step import step\n")
     return model
 
 

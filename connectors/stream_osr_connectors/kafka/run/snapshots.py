@@ -219,9 +219,8 @@ def _read(path: Path, trained: TrainedModel) -> dict[str, Any]:
 def name_of(path: Path) -> SnapshotName | None:
     """Parse the name of a snapshot, or return ``None``.
 
-    >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
-    SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa',
-                 at=Boundary(offset=256, labels=2, closes=True))
+    >>> name_of(Path("sensors-3-00000000000000000256-2o-77aa.osr")).at
+    Boundary(offset=256, labels=2, closes=False)
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
