@@ -148,10 +148,10 @@ def test_commands_take_effect_once_and_are_replayed_where_they_were(broker: Brok
     model = ModelFile.load(ServiceSettings(**stream.settings))
     decode = JsonDecoder(JsonFields(features=["a", "b"]), 10_000)
     for number, values in enumerate(stream.values("decisions")):
-        history = progress(stream, number).history
+        _, _, history, size, _ = progress(stream, number)
         assert history.fresh, "all boundaries are there"
         assert history.last.labels == len(commands)
-        state = begin(model.recognizer(Place(stream.topic, number)), history.base)
+        state = begin(model.recognizer(Place(stream.topic, number)), history.base, size=size)
         expected, types = [], []
         for end in history.after(history.base):
             last = state.history.last
