@@ -222,8 +222,35 @@ def test_a_state_that_is_lost(
         assert found.state.history.base.labels == 7
         assert committed.first <= found.state.history.last.offset <= committed.end
         assert message in str(found.change)
+    found = cold.find(PLACE, lost["no snapshot leads to offset 64"], 7)
+    assert found.state.history.last.offset == state.waiting[0].offset == 44, "where decisions are delayed"
+    assert found.change is not None
+    assert (found.change.lost, found.change.repeated) == (0, 0)
     snapshots.write(PLACE, state)
     assert recovery.find(PLACE, Committed(64, text, 64, 100), 0).replay == (), "which needs no records"
+
+
+@pytest.mark.parametrize("size", [16, 128])
+def test_another_batch_size_applies_from_the_next_step_on(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, size: int
+) -> None:
+    """With records that wait, more than the new size has room for."""
+    everything = records(200)
+    state = begin(model.recognizer(PLACE), Boundary(0), size=64)
+    state, first = step(state, PLACE, everything[:100], (), Boundary(100, closes=False), DECODE)
+    recovery = Recovery(settings.model_copy(update={"batch_size": size}), model, snapshots)
+    found = find(recovery, state, 200)
+    assert (found.replay, found.state.size, recovery.is_earlier(found.state)) == (
+        (Boundary(100, closes=False),),
+        64,
+        True,
+    )
+    state, handed = recovery.hand_over(PLACE, replay(found, everything), 0)
+    assert (handed.decisions, handed.events, state.undecided, recovery.is_earlier(state)) == ([], [], 36, False)
+    state, second = step(state, PLACE, everything[100:], (), Boundary(200), DECODE)
+    decided = [origin.offset for outcome in (first, second) for origin, _ in outcome.decisions]
+    assert decided == list(range(200 - len(state.waiting)))
+    assert (len(state.waiting), state.undecided) == (20, 0), "these are delayed"
 
 
 def test_a_partition_that_comes_straight_back_is_taken_as_it_was(new: Partition, recovery: Recovery) -> None:

@@ -221,7 +221,7 @@ class RecordStream(Generic[T]):
             return self.model
         model, at = copy(self.model), 0
         while at < len(rows):
-            end = at + self._size - len(model.value.buffer)
+            end = at + max(1, self._size - len(model.value.buffer))  # the batch size may have been larger before
             model.learn_rows(rows[at:end], t=times[at:end], key=keys[at:end])
             if len(model.value.buffer) >= self._size:
                 model.close_batch()

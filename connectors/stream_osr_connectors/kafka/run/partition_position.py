@@ -159,10 +159,12 @@ class PositionReader:
         return committed.end if committed.begin is None else committed.begin
 
     def restart(self, place: Place, committed: Committed) -> int:
-        """Return the start of a partition whose state is lost."""
+        """Return the start of a partition whose state is lost: the first record without a final decision."""
         if committed.offset is None:
             return self.beginning(place, committed)
-        return min(max(committed.offset, committed.first), committed.end)
+        progress = self._current(place, committed)
+        waiting = committed.offset if progress is None or progress.first is None else progress.first
+        return min(max(min(committed.offset, waiting), committed.first), committed.end)
 
     def change(self, place: Place, committed: Committed, begin: int) -> Change:
         """Compare the new start of a partition with its decided offset.
@@ -175,6 +177,9 @@ class PositionReader:
         if not known:
             return Change("offsets", begin)
         reached, exact = max(known), others != (None, None)
+        progress = self._current(place, committed)
+        if progress is not None and progress.first is not None and self._settings.by is None:
+            reached = min(reached, progress.first)  # all later records waited
         if begin >= reached and committed.offset is not None and committed.offset < committed.first:
             return Change("retention", begin, lost=begin - reached, exact=exact)
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
@@ -199,9 +204,14 @@ class PositionReader:
         return Change("retention", first, lost=first - offset, why=gap)
 
     def _boundary(self, place: Place, committed: Committed) -> int | None:
+        progress = self._current(place, committed)
+        return None if progress is None else progress.history.last.offset
+
+    def _current(self, place: Place, committed: Committed) -> Progress | None:
+        """Parse the metadata of the committed offset, if that is possible and they are of this topic."""
         with suppress(ConnectorError):
             progress = Progress.parse(committed.metadata)
-            return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+            return progress if self._lives[place.topic].is_of_now(progress.lineage) else None
         return None
 
 
