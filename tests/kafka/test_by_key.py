@@ -18,6 +18,7 @@ from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
 from stream_osr_connectors.kafka.run.partition_keys import PartitionKeys, StreamKey
+from stream_osr_connectors.kafka.run.recovery import Recovery
 from stream_osr_connectors.kafka.run.snapshots import REACH, Snapshots
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
@@ -154,8 +155,8 @@ STREAM_KEY = StreamKey("key", JsonDecoder(JsonFields(features=["a", "b"]), 1000)
 class Stepper:
     """A partition with keys, which goes on micro-batch by micro-batch."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        small_model().save(folder / "m.osr")
+    def __init__(self, folder: Path, delay: int = 0, **settings: Any) -> None:
+        small_model(decision_delay=delay).save(folder / "m.osr")
         given = {**NEEDED, "by": "key", "model": folder / "m.osr", "state": folder / "state", **settings}
         self.settings = ServiceSettings(**given)
         self.model = ModelFile.load(self.settings)
@@ -166,14 +167,14 @@ class Stepper:
     def keys(self, by: str = "key") -> PartitionKeys | None:
         return PartitionKeys.of(self.settings, self.model.trained, self.model.arguments)
 
-    def step(self, *keys: str, n: int = 8) -> list[str]:
+    def step(self, *keys: str, n: int = 8, closes: bool = True) -> list[str]:
         """Decide some instances of each key; returns the decisions as text."""
         begin = self.state.history.last.offset
         records = [
             Message("in", 3, at, 1000 * at, keys[at % len(keys)].encode(), json.dumps(x).encode(), [])
             for at, (x, _) in enumerate(stream_part(n * len(keys), begin), begin)
         ]
-        end = Boundary(begin + len(records))
+        end = Boundary(begin + len(records), closes=closes)
         self.state, out = step(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
         return [str((origin.by, decision)) for origin, decision in out.decisions]
 
@@ -220,6 +221,57 @@ def test_a_step_leaves_the_keys_before_it_alone(tmp_path: Path) -> None:
     assert before.keys is not None
     assert [*before.keys] == ["pump 1", "pump 2"]
     assert before.history.last == Boundary(16)
+
+
+def test_each_key_fills_its_own_micro_batch_and_its_records_wait(tmp_path: Path) -> None:
+    """Whatever the steps are, and through a snapshot."""
+    stepper = Stepper(tmp_path, key_memory=1)
+    stepper.state = stepper.state._replace(size=10)
+    found = [each for n in (3, 4, 5, 8) for each in stepper.step("pump 1", "pump 2", n=n, closes=False)]
+    assert len(found) == 40 == 2 * stepper.state.size * 2
+    assert (stepper.state.undecided, stepper.state.first) == (0, None)
+    stepper.step("pump 1", n=7, closes=False)
+    stepper.step("pump 3", n=2, closes=False)
+    assert (stepper.state.undecided, stepper.state.delayed, stepper.state.first) == (9, 9, 40)
+    stepper.snapshots.write(PLACE, stepper.state)
+    back, before = stepper.read(), stepper.state
+    assert back is not None
+    assert (back.undecided, back.delayed, back.first) == (9, 9, 40)
+    expected = stepper.step("pump 1", n=1)
+    assert len(expected) == 10
+    stepper.state = back
+    assert stepper.step("pump 1", n=1) == expected
+    assert before.undecided == 9, "a step changes nothing"
+
+
+@pytest.mark.parametrize("change", ["carry", "cold"])
+def test_keys_follow_another_model_with_one_decision_for_each_record(tmp_path: Path, change: str) -> None:
+    stepper = Stepper(tmp_path, on_model_change=change)
+    stepper.state = stepper.state._replace(size=16)
+    keys = "pump 1", "pump 2"
+    decided = [each for _ in range(4) for each in stepper.step(*keys, n=25, closes=False)]
+    recovery = Recovery(stepper.settings, ModelFile.load(stepper.settings), stepper.snapshots)
+    assert recovery.is_earlier(stepper.state)
+    state, handed = recovery.hand_over(PLACE, stepper.state, 0)
+    assert len(decided) + len(handed.decisions) == 200
+    assert {origin.by for origin, _ in handed.decisions} == {*keys}
+    assert len(handed.streams) == len(handed.events)
+    assert state.keys is not None
+    assert [*state.keys] == ([*keys] if change == "carry" else [])
+    assert (state.undecided, state.delayed, recovery.is_earlier(state)) == (0, 0, False)
+    kept = {by: state.keys.stream(by)[0].value.emerged_statistics() for by in state.keys}
+    assert all(kept.values()), "what had emerged goes on"
+
+
+def test_delayed_decisions_by_key_are_released_at_the_end(tmp_path: Path) -> None:
+    stepper = Stepper(tmp_path, delay=6)
+    stepper.state = stepper.state._replace(size=16)
+    first = stepper.step("pump 1", "pump 2", n=20)
+    assert (len(first), stepper.state.undecided, stepper.state.delayed) == (28, 0, 12)
+    recovery = Recovery(stepper.settings, stepper.model, stepper.snapshots)
+    state, output = recovery.flushed(PLACE, stepper.state)
+    assert [origin.offset for origin, _ in output.decisions] == list(range(28, 40))
+    assert (state.delayed, state.first) == (0, None)
 
 
 def test_what_does_not_work_by_key_is_refused(tmp_path: Path) -> None:
