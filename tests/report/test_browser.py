@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,7 +88,8 @@ def test_the_command_is_shown_and_copied(opened):
     assert page.locator("article button", has_text="Name it").first.is_hidden()
     copy = page.locator(".naming button").first
     copy.click()
-    page.wait_for_function("['Copied', 'Selected'].includes(document.querySelector('.naming button').textContent)")
+    copied = page.locator(".naming button").filter(has_text=re.compile("^(Copied|Selected)$"))
+    copied.first.wait_for()
 
 
 @pytest.fixture(scope="module")
