@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -236,11 +236,13 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
     return replace(state, stream=stream, buffer=[], evidence=later), output
 
 
-def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
+def set_aside(
+    state: RecognizerState, reason: str, *, fatal: tuple[type[Exception], ...] = ()
+) -> tuple[RecognizerState, list[FailedDecision]]:
     """Remove the instances and labels that make the closing of the micro-batch fail.
 
     If they cannot be found, all instances are removed, and also the waiting labels if these alone fail. The search
-    ends with a lack of memory.
+    ends with a lack of memory, unless that is one of the ``fatal`` errors, which are raised.
     """
     trained, _ = state.running
 
@@ -253,7 +255,7 @@ def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, lis
         ]
 
     items: list[BufferedInstance | Evidence] = [*state.buffer, *state.evidence]
-    with suppress(MemoryError):
+    with nullcontext() if MemoryError in fatal else suppress(MemoryError):
         if culprits := find_culprits(items, lambda some: _failure(_only(state, some))):
             numbers = {number for number, _ in culprits}
             rest = [item for number, item in enumerate(items) if number not in numbers]
@@ -261,6 +263,8 @@ def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, lis
     without = replace(state, buffer=[])
     try:
         close(without)
+    except fatal:
+        raise
     except Exception:
         return replace(without, evidence=[]), failed(items)
     return without, failed(state.buffer)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from stream_osr.stream import recognizer_state
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
@@ -54,6 +56,23 @@ def test_its_records_are_dead_letters_and_the_stream_goes_on(state: Partition, f
     assert outcome.decisions == []
     assert after.model.counters["refused"] == 16
     assert len(advance(after, Boundary(48))[1].decisions) == 16
+
+
+def test_a_lack_of_memory_in_the_search_for_culprits_is_tried_again(
+    state: Partition, failing: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a replay would refuse other records."""
+    failing.defects, errors, search = {"k20"}, [MemoryError()], recognizer_state.find_culprits
+
+    def find(*given: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return search(*given)
+
+    monkeypatch.setattr(recognizer_state, "find_culprits", find)
+    after, outcome = advance(state, Boundary(32))
+    assert [received.offset for received, _ in outcome.taken.refused] == [20]
+    assert (len(outcome.decisions), errors, type(after.history.last)) == (15, [], Boundary)
 
 
 def test_a_replay_comes_to_the_same(state: Partition, failing: Failing) -> None:

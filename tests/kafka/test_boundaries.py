@@ -15,11 +15,11 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Later
 from tests.tiers import examples
 
 steps = st.lists(
-    st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3]), st.booleans()), max_size=60
+    st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3]), st.integers(0, 12)), max_size=60
 )
 
 
-def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int, bool]]) -> tuple[History, list[Boundary]]:
+def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int, int]]) -> tuple[History, list[Boundary]]:
     history, expected = History(base, fresh), [base]
     for offsets, labels, closes in steps:
         last = expected[-1]
@@ -32,14 +32,14 @@ def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int, bool]]) 
 
 @examples(100)
 @given(
-    st.builds(Boundary, st.integers(0, 10**12), st.integers(0, 10**6), st.booleans()),
+    st.builds(Boundary, st.integers(0, 10**12), st.integers(0, 10**6), st.integers(0, 12)),
     st.booleans(),
     steps,
     st.sampled_from([0, 64]),
     st.sampled_from([None, 0, 70]),
 )
 def test_what_was_written_is_read(
-    base: Boundary, fresh: bool, steps: list[tuple[int, int, bool]], size: int, first: int | None
+    base: Boundary, fresh: bool, steps: list[tuple[int, int, int]], size: int, first: int | None
 ) -> None:
     history, expected = history_of(base, fresh, steps)
     assert list(history.boundaries()) == expected
@@ -52,7 +52,7 @@ def test_what_was_written_is_read(
 
 @examples(100)
 @given(steps, st.integers(0, 60))
-def test_since_a_boundary_the_rest_is_the_same(steps: list[tuple[int, int, bool]], at: int) -> None:
+def test_since_a_boundary_the_rest_is_the_same(steps: list[tuple[int, int, int]], at: int) -> None:
     history, expected = history_of(Boundary(100, 5), True, steps)
     at = min(at, len(expected) - 1)
     assert list(history.after(expected[at])) == expected[at + 1 :]
@@ -76,7 +76,7 @@ def test_many_steps_fit_beside_an_offset() -> None:
 
 
 def test_no_way_back() -> None:
-    for end in (Boundary(99, 5), Boundary(100, 4), Boundary(100, 5), Boundary(100, 5, False)):
+    for end in (Boundary(99, 5), Boundary(100, 4), Boundary(100, 5), Boundary(100, 5, 0)):
         with pytest.raises(ValueError, match="cannot end at"):
             History(Boundary(100, 5), fresh=True).to(end)
 
@@ -112,14 +112,16 @@ def at(*offsets: int) -> list[At]:
 
 def test_a_micro_batch_is_ready_when_full_when_due_or_when_an_idle_partition_has_commands() -> None:
     waiting = at(3, 4, 6, 7, 8)
-    assert cut(waiting, Boundary(3)) == Cut(3, Boundary(7, closes=False))
-    assert cut(waiting, Boundary(3), due=True) == Cut(3, Boundary(7, closes=False)), "others come first"
+    assert cut(waiting, Boundary(3)) == Cut(3, Boundary(7, closes=0))
+    assert cut(waiting, Boundary(3), due=True) == Cut(3, Boundary(7)), "a full one can close"
+    assert cut([], Boundary(3), due=True) == Cut(0, Boundary(3, closes=2)), "a further one at the same place"
+    assert cut([], Boundary(3, closes=0), due=True) == Cut(0, Boundary(3))
     assert cut(waiting[:2], Boundary(3)) is None
     assert cut(at(3, 4), Boundary(3), due=True, labels=9) == Cut(2, Boundary(5, 9))
     assert cut([], Boundary(3), due=True, labels=9) == Cut(0, Boundary(3, 9)), "earlier records wait in the state"
-    assert cut([], Boundary(3, 2), idle=True, labels=9) == Cut(0, Boundary(3, 9, closes=False))
+    assert cut([], Boundary(3, 2), idle=True, labels=9) == Cut(0, Boundary(3, 9, closes=0))
     assert cut(at(3), Boundary(3), idle=True, labels=9) is None, "it comes with the next one"
-    assert cut(at(3), Boundary(3, 7), size=1, labels=5) == Cut(1, Boundary(4, 7, closes=False)), "never back"
+    assert cut(at(3), Boundary(3, 7), size=1, labels=5) == Cut(1, Boundary(4, 7, closes=0)), "never back"
 
 
 def cut(

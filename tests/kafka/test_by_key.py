@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import cuts, partition
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
@@ -261,6 +265,44 @@ def test_keys_follow_another_model_with_one_decision_for_each_record(tmp_path: P
     assert (state.undecided, state.delayed, recovery.is_earlier(state)) == (0, 0, False)
     kept = {by: state.keys.stream(by)[0].value.emerged_statistics() for by in state.keys}
     assert all(kept.values()), "what had emerged goes on"
+
+
+def test_a_boundary_closes_some_keys_at_a_time_and_labels_of_quiet_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition, "MOST_CLOSED", 2)
+    stepper = Stepper(tmp_path, key_memory=1)
+    stepper.state = stepper.state._replace(size=16)
+    stepper.step("pump 1", "pump 2", "pump 3", n=3, closes=False)
+    decided = []
+    for number in range(1, 4):
+        end = Boundary(9, 0, number)
+        assert cuts.ready([], stepper.state.history.last, size=16, due=True, requested=False, labels=0) == (0, end)
+        stepper.state, out = step(stepper.state, PLACE, [], [], end, STREAM_KEY.decode, STREAM_KEY)
+        decided.append([(origin.by, origin.offset) for origin, _ in out.decisions])
+        assert out.place == f"8-0-closed{number}"
+        assert stepper.state.keys is not None
+        assert stepper.state.keys.awake == 1
+    assert [len(each) for each in decided] == [6, 3, 0]
+    assert stepper.state.undecided == 0
+    label = parse_record(b'{"key": "pump 1", "label": "left", "stream": "pump 1"}')
+    for commands, end, left in (([label], Boundary(9, 1, 0), 1), ([], Boundary(9, 1, 1), 0)):
+        stepper.state, _ = step(stepper.state, PLACE, [], commands, end, STREAM_KEY.decode, STREAM_KEY)
+        assert stepper.state.undecided == left, "a label waits as an instance does"
+
+
+@pytest.mark.parametrize("change", ["cold", "carry"])
+def test_streams_of_another_setting_by_are_not_replayed_with_this_one(tmp_path: Path, change: str) -> None:
+    stepper = Stepper(tmp_path)
+    stepper.state = stepper.state._replace(size=16)
+    stepper.model.keep(stepper.settings.state)
+    stepper.step("pump 1", "pump 2", n=10, closes=False)
+    committed = Recovery(stepper.settings, stepper.model, stepper.snapshots).progress(stepper.state).text()
+    for by in ("device", None):
+        settings = ServiceSettings(**{**stepper.settings.model_dump(), "by": by, "on_model_change": change})
+        recovery = Recovery(settings, ModelFile.load(settings), stepper.snapshots)
+        with pytest.raises(ConnectorError, match=r"need the setting `by` of that model|cannot be carried over"):
+            recovery.find(PLACE, Committed(20, committed, 0, 40), 0)
 
 
 def test_delayed_decisions_by_key_are_released_at_the_end(tmp_path: Path) -> None:

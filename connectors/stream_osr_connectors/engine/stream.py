@@ -20,6 +20,7 @@ from stream_osr.decision import FailedDecision
 from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
 from stream_osr.instances.labels import as_known
 from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.recognizer_state import set_aside
 from stream_osr.training.schema_check import check_features
 
 from ..base import Record
@@ -281,8 +282,9 @@ class RecordStream(Generic[T]):
         """Refuse the records that make the micro-batch fail, or all if they cannot be found."""
         state = self.model.value
         buffer, labels = [*state.buffer], [*state.evidence]
-        failed = deque(self.model.set_batch_aside(str(error)))
-        state = self.model.value
+        state, lost = set_aside(state, str(error), fatal=self._fatal)
+        state.counters["failed"] += len(lost)
+        self.model.value, failed = state, deque(lost)
         stay = {*map(id, (*state.buffer, *state.evidence))}
         done = len(self.waiting) - len(buffer)
         items = [*self.waiting]

@@ -58,15 +58,15 @@ def ready(
     >>> from collections import namedtuple
     >>> At = namedtuple("At", "offset")
     >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, requested=False, labels=0)
-    Cut(size=2, end=Boundary(offset=9, labels=0, closes=False))
+    Cut(size=2, end=Boundary(offset=9, labels=0, closes=0))
     >>> ready([At(10)], Boundary(9), size=2, due=False, requested=False, labels=0) is None
     True
     >>> ready([At(10)], Boundary(9), size=2, due=True, requested=False, labels=0)
-    Cut(size=1, end=Boundary(offset=11, labels=0, closes=True))
+    Cut(size=1, end=Boundary(offset=11, labels=0, closes=1))
     """
-    count, closes = len(waiting), due and len(waiting) <= size
-    if count < size and not closes and not (requested and not count):
+    count = len(waiting)
+    if count < size and not due and not (requested and not count):
         return None
     count = min(count, size)
-    end = waiting[count - 1].offset + 1 if count else done.offset
-    return Cut(count, Boundary(end, max(done.labels, labels), closes))
+    end = Boundary(waiting[count - 1].offset + 1 if count else done.offset, max(done.labels, labels), int(due))
+    return Cut(count, end._replace(closes=done.closes + 1) if due and end[:2] == done[:2] else end)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,14 @@ _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
+
+
+def identity_of(trained: TrainedModel, arguments: Mapping[str, Any], by: str | None) -> str:
+    """Return the identity of a trained part with all arguments that affect the state, and with the setting `by`."""
+    shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
+    if by is not None:
+        shaping["by"] = by
+    return hashlib.sha256(f"{trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
 
 
 class ModelName(NamedTuple):
@@ -86,10 +95,7 @@ class ModelFile(NamedTuple):
         own = archived(loaded)
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
-        shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
-        if settings.by is not None:
-            shaping["by"] = settings.by
-        identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
+        identity = identity_of(loaded.trained, arguments, settings.by)
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
     def keep(self, folder: Path) -> None:

@@ -39,10 +39,16 @@ from ..wire.messages import (
     check_envelope,
     origin_of,
 )
-from .partition_keys import PartitionKeys, StreamKey, TooManyKeysError
+from .partition_keys import PartitionKeys, StreamKey, TooManyKeysError, in_batch
 
 ATTEMPTS = 3
 """Attempts to process records if memory is not sufficient."""
+
+MOST_CLOSED = 100
+"""Most keys whose micro-batches one boundary closes, because each takes up to some tens of milliseconds."""
+
+ROOM_EVERY = 20
+"""Number of keys of a step after which recognizers are stored, so that few are in memory at once."""
 
 Decided = list[tuple[RecordOrigin, Decision]]
 """Decisions with their records."""
@@ -76,8 +82,8 @@ class Partition(NamedTuple):
 
     @property
     def undecided(self) -> int:
-        """Number of instances in unfinished micro-batches."""
-        return len(self.model.value.buffer) if self.keys is None else self.keys.undecided
+        """Number of instances and labels in unfinished micro-batches."""
+        return in_batch(self.model) if self.keys is None else self.keys.undecided
 
     @property
     def delayed(self) -> int:
@@ -163,9 +169,9 @@ class _Step:
 
     def __init__(self, partition: Partition, place: Place, about: str) -> None:
         self._partition, self._place, self._about = partition, place, about
-        self._model, self._keys = copy(partition.model), copy(partition.keys)
+        self._model, self._keys, self._waiting = copy(partition.model), copy(partition.keys), partition.waiting
         self._streams: dict[str | None, RecordStream[Received]] = {}
-        self._new: set[str] = set()
+        self._decisions, self._events, self._event_keys = Decided(), list[Event](), list[str]()
         self._taken = TakenRecords()
         self._left = 0
 
@@ -182,11 +188,15 @@ class _Step:
         groups = {None: [*records]} if key_of is None else self._divided(records, key_of)
         for command in commands:
             self._left += not self._apply(command)
-        for by, own in groups.items():
-            self._take(by, own, decode)
-        if end.closes:
-            for by in [None] if self._keys is None else dict.fromkeys((*self._streams, *self._keys.unfinished())):
+        closing = self._closing(end)
+        for number, by in enumerate(dict.fromkeys((*self._streams, *groups, *closing)), start=1):
+            if by in groups:
+                self._take(by, groups[by], decode)
+            if end.closes and (by in self._streams or by in closing):
                 self._stream(by).close()
+            self._collect(by)
+            if self._keys is not None and number % ROOM_EVERY == 0:
+                self._keys.make_room()
         return self._ended(records, self._partition.history.to(end))
 
     def fail(self, records: Sequence[Received], left: int, end: FailedEnd) -> tuple[Partition, PartitionOutput]:
@@ -195,10 +205,16 @@ class _Step:
         self._left = left
         self._taken.refused += [(received, Refusal("PROCESS", error)) for received in records]
         self._model.value.count_refused(len(records))
-        if end.closes:
-            for by in [None] if self._keys is None else self._keys.unfinished():
-                self._stream(by).abandon(error)
+        for by in self._closing(end):
+            self._stream(by).abandon(error)
+            self._collect(by)
         return self._ended(records, self._partition.history.to(end))
+
+    def _closing(self, end: Boundary) -> list[str | None]:
+        """Return the streams whose unfinished micro-batches a boundary closes, the first records first."""
+        if not end.closes:
+            return []
+        return [None] if self._keys is None else [*self._keys.unfinished()[:MOST_CLOSED]]
 
     def _stream(self, by: str | None) -> RecordStream[Received]:
         """Return the stream of a key, or the only one."""
@@ -207,8 +223,6 @@ class _Step:
             if by is not None:
                 assert self._keys is not None
                 model, waiting = self._keys.stream(by)
-                if by not in self._keys:
-                    self._new.add(by)
             self._streams[by] = RecordStream(model, waiting, batch_size=self._partition.size, fatal=(MemoryError,))
         return self._streams[by]
 
@@ -248,7 +262,7 @@ class _Step:
         taken = self._taken
         if by is not None and self._keys is not None:
             try:
-                self._keys.check_room(by, sum(self._is_used(each) for each in self._new))
+                self._keys.check_room(by)
             except TooManyKeysError as error:
                 taken.refused += [(received, Refusal("VALIDATE", error)) for received in records]
                 taken.keys_refused += len(records)
@@ -264,41 +278,44 @@ class _Step:
         """Finalise all decisions."""
         for by in [None] if self._keys is None else self._keys.unfinished():
             self._stream(by).flush()
+            self._collect(by)
         return self._ended((), self._partition.history)
 
-    def _is_used(self, by: str) -> bool:
-        """Return whether the stream of a key has accepted a record."""
-        stream = self._streams.get(by)
-        return stream is not None and stream.accepted + stream.labelled > 0
+    def _collect(self, by: str | None) -> None:
+        """Take the results of a stream, and store it."""
+        stream = self._streams.pop(by, None)
+        if stream is None:
+            return
+        self._count_refused(stream)
+        used = stream.accepted + stream.labelled
+        self._taken.labelled += stream.labelled
+        self._taken.values += len(stream.model.trained.names) * used
+        for received, decision in stream.drain():
+            assert received is not None, "a partition knows the record of each decision"
+            self._decisions.append((origin_of(received, by), decision))
+        events = list(stream.model.drain_events())
+        waiting = tuple(_kept(each) for each in stream.waiting if each is not None)
+        if by is None or self._keys is None:
+            self._model, self._waiting = stream.model, waiting
+        elif by in self._keys or used:
+            self._event_keys += [by] * len(events)
+            self._keys.put(by, stream.model, waiting, used)
+        else:
+            return
+        self._events += events
 
     def _ended(self, records: Sequence[Received], history: History) -> tuple[Partition, PartitionOutput]:
         """Return the partition after the step, and its output."""
-        before, decisions, events, streams = self._partition, Decided(), list[Event](), list[str]()
-        waiting = before.waiting
-        for by, stream in self._streams.items():
-            self._count_refused(stream)
-            self._taken.labelled += stream.labelled
-            self._taken.values += len(stream.model.trained.names) * (stream.accepted + stream.labelled)
-            for received, decision in stream.drain():
-                assert received is not None, "a partition knows the record of each decision"
-                decisions.append((origin_of(received, by), decision))
-            own = list(stream.model.drain_events())
-            events += own
-            waiting = tuple(_kept(each) for each in stream.waiting if each is not None)
-            if by is None or self._keys is None:
-                self._model = stream.model
-            elif by not in self._new or self._is_used(by):
-                streams += [by] * len(own)
-                self._keys.put(by, stream.model, waiting, stream.accepted + stream.labelled)
+        before, decisions = self._partition, self._decisions
         if self._keys is not None:
             self._keys.make_room()
             decisions.sort(key=lambda pair: pair[0].offset)
-            waiting = ()
         self._taken.refused.sort(key=lambda pair: pair[0].offset)
-        after = before._replace(model=self._model, waiting=waiting, keys=self._keys, history=history)
+        after = before._replace(model=self._model, waiting=self._waiting, keys=self._keys, history=history)
         timestamp = records[-1].timestamp if records else -1
         name = _name(records, before.history.last, history.last)
-        return after, PartitionOutput(decisions, events, self._taken, name, timestamp, self._left, streams)
+        output = PartitionOutput(decisions, self._events, self._taken, name, timestamp, self._left, self._event_keys)
+        return after, output
 
     def _count_refused(self, stream: RecordStream[Received]) -> None:
         """Count and log what a stream has refused."""
@@ -388,4 +405,4 @@ def _name(records: Sequence[Received], last: Boundary, end: Boundary) -> str:
     if records:
         return str(end.offset - 1)
     name = f"{end.offset - 1}-{end.labels}"
-    return f"{name}-closed" if last[:2] == end[:2] else name
+    return f"{name}-closed{end.closes}" if last[:2] == end[:2] else name

@@ -114,7 +114,7 @@ class KeyState:
     waiting
         Records without a final decision, in order.
     undecided
-        Number of instances in the unfinished micro-batch.
+        Number of instances and labels in the unfinished micro-batch.
     written
         Newest snapshot with this state, if any.
     seen
@@ -133,6 +133,11 @@ class KeyState:
     seen: int = 0
     size: int = 0
     measured_at: int = -1
+
+    @property
+    def first(self) -> int:
+        """Offset of the first record without a final decision, -1 if only labels wait."""
+        return self.waiting[0].offset if self.waiting else -1
 
     def as_bytes(self) -> bytes:
         """Return the state as bytes."""
@@ -166,8 +171,8 @@ class PartitionKeys:
         self._arguments, self._memory = arguments, memory
         self._shared = {id(each) for each in arrays_of((trained, trained.densities))}
         self._states: dict[str, KeyState] = {}  # those that were not used for longest first
-        self.undecided = self.delayed = 0
-        """Numbers of instances in unfinished micro-batches, and without a final decision."""
+        self.undecided = self.delayed = self.bytes = 0
+        """Instances and labels in unfinished micro-batches, records without a final decision, and their bytes."""
         self.sources: dict[Written, frozenset[Boundary]] = {}
         """Snapshots that a snapshot needs, as far as this process knows them."""
 
@@ -205,8 +210,9 @@ class PartitionKeys:
         return min((state.waiting[0].offset for state in self._states.values() if state.waiting), default=None)
 
     def unfinished(self) -> list[str]:
-        """Return the keys with records without a final decision."""
-        return [by for by, state in self._states.items() if state.waiting]
+        """Return the keys with records without a final decision or with waiting labels, the first records first."""
+        found = [(state.first, by) for by, state in self._states.items() if state.waiting or state.undecided]
+        return [by for _, by in sorted(found)]
 
     def stream(self, by: str) -> tuple[OpenSetRecognizer, tuple[Received, ...]]:
         """Return a copy of the recognizer of a key, and its records without a final decision.
@@ -228,15 +234,15 @@ class PartitionKeys:
             state.model = model
         return copy(state.model), state.waiting
 
-    def check_room(self, by: str, more: int = 0) -> None:
-        """Refuse a new key if there are too many, with some more keys that are not stored yet.
+    def check_room(self, by: str) -> None:
+        """Refuse a new key if there are too many.
 
         Raises
         ------
         TooManyKeysError
             If the partition has `most` keys.
         """
-        if by not in self._states and len(self._states) + more >= self.most:
+        if by not in self._states and len(self._states) >= self.most:
             raise TooManyKeysError(
                 f"the partition has {self.most} keys, and max_keys allows no further one. Increase max_keys, or use "
                 "an input with more partitions"
@@ -245,10 +251,11 @@ class PartitionKeys:
     def put(self, by: str, model: OpenSetRecognizer, waiting: tuple[Received, ...], more: int) -> None:
         """Replace the recognizer of a key, which has seen some more instances. It is then the last one in use."""
         before = self._states.pop(by, None) or KeyState(None)
-        undecided, seen = len(model.value.buffer), before.seen + more
+        undecided, seen = in_batch(model), before.seen + more
         state = KeyState(model, None, waiting, undecided, None, seen, before.size, before.measured_at)
         self.undecided += undecided - before.undecided
         self.delayed += len(waiting) - len(before.waiting)
+        self.bytes += _bytes_of(waiting) - _bytes_of(before.waiting)
         if state.seen > MEASURED_AGAIN * state.measured_at:
             state.size, state.measured_at = size_of(model, self._shared, 0), state.seen
         self._states[by] = state
@@ -366,13 +373,23 @@ class PartitionKeys:
             self._states[by] = KeyState(None, data, waiting, undecided, Written(lineage, source))
             self.undecided += undecided
             self.delayed += len(waiting)
+            self.bytes += _bytes_of(waiting)
         self.sources[Written(lineage, at)] = frozenset(found.keys() - {at})
+
+
+def in_batch(model: OpenSetRecognizer) -> int:
+    """Return the number of instances and labels in the unfinished micro-batch of a recognizer."""
+    return len(model.value.buffer) + len(model.value.evidence)
+
+
+def _bytes_of(records: Sequence[Received]) -> int:
+    return sum(len(each.value or b"") for each in records)
 
 
 def _boundary(numbers: Sequence[int]) -> Boundary:
     """Return the boundary of a row of ``at``."""
     offset, labels, *closes = numbers
-    return Boundary(offset, labels, bool(closes[0]) if closes else True)
+    return Boundary(offset, labels, *closes)
 
 
 def sources_of(content: Mapping[str, Any], at: Boundary) -> set[Boundary]:

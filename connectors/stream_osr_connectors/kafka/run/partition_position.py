@@ -179,9 +179,12 @@ class PositionReader:
         reached, exact = max(known), others != (None, None)
         progress = self._current(place, committed)
         if progress is not None and progress.first is not None and self._settings.by is None:
-            reached = min(reached, progress.first)  # all later records waited
+            reached, exact = min(reached, progress.first), False  # most later records waited
         if begin >= reached and committed.offset is not None and committed.offset < committed.first:
             return Change("retention", begin, lost=begin - reached, exact=exact)
+        if progress is not None and progress.first is not None and progress.first < committed.first:
+            lost, repeated = committed.first - progress.first, max(0, reached - begin)
+            return Change("retention", begin, lost, repeated, exact=False)
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
 
     def missed(self, place: Place, committed: Committed) -> Change | None:
@@ -385,6 +388,8 @@ class Bounds:
         begin = committed.first if committed.begin is None else committed.begin
         at = max(begin if committed.offset is None else committed.offset, committed.first)
         if at >= stop:
+            with suppress(ConnectorError):  # another worker may have ended before it has decided them
+                return Progress.parse(committed.metadata).first is not None
             return False
         with closing(TopicFollower.of(self._settings, place.topic)) as follower:
             ends = time.monotonic() + READ_SECONDS

@@ -21,7 +21,7 @@ from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import PartitionOutput, TakenRecords
 from .incarnations import Incarnations
-from .models import Journal, ModelFile
+from .models import Journal, ModelFile, identity_of
 from .partition import Partition, begin, beginning, ended
 from .partition_keys import PartitionKeys
 from .partition_position import Change, LostError, PositionReader, StartingPoint
@@ -360,6 +360,13 @@ class Recovery:
             found = self._go_on(model, place, progress, committed)
             if found.replay and model.features != self._model.features:
                 raise LostError("the records since its newest snapshot need the features of that model")
+            keys, by = found.state.keys, self._settings.by
+            if found.replay and keys is not None and keys.by != by:
+                raise LostError(f"the records since its newest snapshot need the setting by={keys.by}")
+            if change == "carry" and (None if keys is None else keys.by) != by:
+                raise ConnectorError(
+                    f"{place}: streams of another setting `by` cannot be carried over (on_model_change: cold)"
+                )
         except (LostError, PersistenceError) as error:
             if change == "cold":
                 raise LostError(f"the end of the earlier model's stream is missing: {error}") from None
@@ -389,13 +396,21 @@ class Recovery:
                 return StartingPoint(state, replay, tuple(sorted(known)))
         replay = tuple(history.after(history.base))
         if history.fresh and (history.base.offset >= first or not replay):
-            begun = begin(model.recognizer(place), history.base, keys=self._no_keys(model), size=size)
+            keys = self._no_keys(model)
+            if model is not self._model and model.identity == identity_of(model.trained, model.arguments, None):
+                keys = None
+            elif model is not self._model and model.identity != self._identity_by(model):
+                raise LostError("the records since then need the setting `by` of that model")
+            begun = begin(model.recognizer(place), history.base, keys=keys, size=size)
             return StartingPoint(begun._replace(lineage=lineage), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
             f"(the micro-batches since {history.base.offset} are known, snapshots at "
             f"{[at.offset for at in known] or 'none of them'})"
         )
+
+    def _identity_by(self, model: ModelFile) -> str:
+        return identity_of(model.trained, model.arguments, self._settings.by)
 
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> StartingPoint:
         model = self._model.recognizer(place)
@@ -424,5 +439,7 @@ def _carry_keys(earlier: PartitionKeys, keys: PartitionKeys, events: list[Event]
         events += own
         streams += len(own) * [by]
         keys.put(by, model, (), 0)
-        keys.make_room()
+        if len(keys) % 20 == 0:
+            earlier.make_room()
+            keys.make_room()
     return streams

@@ -1,8 +1,8 @@
 """Snapshots of partitions.
 
 A snapshot is a file ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr`` that is written once and atomically. LABELS ends
-with ``o`` if the boundary does not close the micro-batches. A snapshot contains the stream's part of the recognizer,
-the fingerprint of the trained part, and the records without a final decision.
+with the number of the boundary (:func:`.boundaries.closing_text`). A snapshot contains the stream's part of the
+recognizer, the fingerprint of the trained part, and the records without a final decision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stream_osr.errors import PersistenceError
 from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.boundaries import Boundary
+from ..wire.boundaries import Boundary, closing_of, closing_text
 from ..wire.messages import Received
 from . import waiting_records
 from .partition import Partition
@@ -37,7 +37,7 @@ VERSION = 2
 _seldom = Seldom()
 
 _NAME = re.compile(
-    r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)(?P<open>o?)-(?P<lineage>[0-9a-f]+)\.osr"
+    r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)(?P<closes>o|c\d+|)-(?P<lineage>[0-9a-f]+)\.osr"
 )
 
 
@@ -123,7 +123,7 @@ class Snapshots(NamedTuple):
             If it cannot be written or published.
         """
         at = partition.history.last
-        labels = f"{at.labels}{'' if at.closes else 'o'}"
+        labels = f"{at.labels}{closing_text(at.closes)}"
         path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{labels}-{partition.lineage}.osr"
         model, keys = partition.model, partition.keys
         content: dict[str, Any] = {
@@ -220,13 +220,13 @@ def name_of(path: Path) -> SnapshotName | None:
     """Parse the name of a snapshot, or return ``None``.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2o-77aa.osr")).at
-    Boundary(offset=256, labels=2, closes=False)
+    Boundary(offset=256, labels=2, closes=0)
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
         return None
     place = Place(name["topic"], int(name["partition"]))
-    at = Boundary(int(name["offset"]), int(name["labels"]), not name["open"])
+    at = Boundary(int(name["offset"]), int(name["labels"]), closing_of(name["closes"]))
     return SnapshotName(place, name["lineage"], at)
 
 

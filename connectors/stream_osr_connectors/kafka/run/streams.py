@@ -49,6 +49,9 @@ READ_AHEAD = 4
 MOST_SECONDS = 2.0
 """Seconds of work after which a transaction gets no further micro-batch, because one of many keys takes long."""
 
+MOST_WAITING_BYTES = 1 << 28
+"""Bytes of records that wait in a partition with keys. With more, micro-batches are closed before `max_wait`."""
+
 AGAIN_SECONDS = 10.0
 """Seconds before a retry of writing a first snapshot."""
 
@@ -366,8 +369,8 @@ class Streams(Job):
             self._replay(place, owned, cut)
             return True
         done = self._close(place, owned, cut)
-        if cut.end.closes or not owned.state.undecided:
-            owned.since = now
+        if not owned.state.undecided or (cut.end.closes and owned.state.keys is None):
+            owned.since = now  # many keys are closed in several steps
         return done
 
     def _cut(self, place: Place, owned: Owned, now: float) -> Cut | None:
@@ -377,6 +380,7 @@ class Streams(Job):
         asked = not owned.buffer and commands.asks(place, done.labels)
         waits = bool(owned.buffer or owned.state.undecided)
         due = longest is not None and waits and now - owned.since >= longest
+        due = due or (owned.state.keys is not None and owned.state.keys.bytes > MOST_WAITING_BYTES)
         if due or owned.crowded:
             owned.crowded = self._keeper.is_crowded(place, owned.state)
             due = due and not owned.crowded

@@ -39,12 +39,13 @@ class Boundary(NamedTuple):
     labels
         Place in the topic of labels.
     closes
-        Whether the step closes all micro-batches. Otherwise it closes the full ones, and the other records wait.
+        0 if the step closes the full micro-batches only, and the other records wait. Otherwise it closes unfinished
+        ones, and the number counts such steps at the same offset and place.
     """
 
     offset: int
     labels: int = 0
-    closes: bool = True
+    closes: int = 1
 
 
 class FailedEnd(Boundary):
@@ -58,7 +59,7 @@ class BoundarySteps(NamedTuple):
     labels: int
     times: int
     failed: bool = False
-    closes: bool = True
+    closes: int = 1
 
 
 class History(NamedTuple):
@@ -77,9 +78,9 @@ class History(NamedTuple):
     --------
     >>> history = History(Boundary(100), fresh=True).to(Boundary(356)).to(Boundary(612)).to(Boundary(630, 2))
     >>> list(history.after(Boundary(356)))
-    [Boundary(offset=612, labels=0, closes=True), Boundary(offset=630, labels=2, closes=True)]
+    [Boundary(offset=612, labels=0, closes=1), Boundary(offset=630, labels=2, closes=1)]
     >>> history.since(Boundary(612)).steps
-    (BoundarySteps(offsets=18, labels=2, times=1, failed=False, closes=True),)
+    (BoundarySteps(offsets=18, labels=2, times=1, failed=False, closes=1),)
     """
 
     base: Boundary
@@ -155,7 +156,7 @@ class Progress(NamedTuple):
     '2 0123abcd 77aa 0+0f 256*2,7+1 64'
     >>> Progress.parse('2 0123abcd 77aa 0+0f 256*2,7+1 64') == Progress("0123abcd", "77aa", history, 64)
     True
-    >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1)).to(Boundary(700, 1, False)), 64, 650).text()
+    >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1)).to(Boundary(700, 1, 0)), 64, 650).text()
     '2 0123abcd 77aa 0+0f 256*2,7+1,81!,100o 64 650'
     """
 
@@ -169,7 +170,7 @@ class Progress(NamedTuple):
         """Return the text, which should have at most ``MOST_CHARACTERS``."""
         base, fresh, steps = self.history
         coded = ",".join(map(_step_text, steps))
-        start = f"{base.offset}+{base.labels}{'' if base.closes else 'o'}{'f' if fresh else ''}"
+        start = f"{base.offset}+{base.labels}{closing_text(base.closes)}{'f' if fresh else ''}"
         first = "" if self.first is None else f" {self.first}"
         return f"{VERSION} {self.model} {self.lineage} {start} {coded} {self.size}{first}"
 
@@ -196,7 +197,7 @@ class Progress(NamedTuple):
                 f"the committed offset carries {brief(text)}, which stream-osr did not write: use another group"
             )
         steps = tuple(_parsed_step(step) for step in _STEP.finditer(found["steps"]))
-        base = Boundary(int(found["offset"]), int(found["labels"]), not found["open"])
+        base = Boundary(int(found["offset"]), int(found["labels"]), closing_of(found["closes"]))
         history = History(base, bool(found["fresh"]), steps)
         first = None if found["first"] is None else int(found["first"])
         return cls(found["model"], found["lineage"], history, int(found["size"] or 0), first)
@@ -205,18 +206,32 @@ class Progress(NamedTuple):
 def _step_text(step: BoundarySteps) -> str:
     labels = f"+{step.labels}" if step.labels else ""
     times = f"*{step.times}" if step.times > 1 else ""
-    return f"{step.offsets}{labels}{times}{'' if step.closes else 'o'}{'!' if step.failed else ''}"
+    return f"{step.offsets}{labels}{times}{closing_text(step.closes)}{'!' if step.failed else ''}"
+
+
+def closing_text(closes: int) -> str:
+    """Return the text of the number of a boundary: nothing for 1.
+
+    >>> closing_text(0), closing_text(1), closing_text(2)
+    ('o', '', 'c2')
+    """
+    return ("o", "")[closes] if closes < 2 else f"c{closes}"
+
+
+def closing_of(text: str) -> int:
+    """Return the number of a text of :func:`closing_text`."""
+    return int(text[1:]) if text.startswith("c") else int(text != "o")
 
 
 def _parsed_step(step: re.Match[str]) -> BoundarySteps:
     numbers = int(step["offsets"]), int(step["labels"] or 0), int(step["times"] or 1)
-    return BoundarySteps(*numbers, failed=bool(step["failed"]), closes=not step["open"])
+    return BoundarySteps(*numbers, failed=bool(step["failed"]), closes=closing_of(step["closes"]))
 
 
-_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<open>o?)(?P<failed>!?)"
+_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<closes>o|c\d+|)(?P<failed>!?)"
 _STEP = re.compile(_STEP_FORM)
 _PLAIN_STEP = re.sub(r"\?P<\w+>", "", _STEP_FORM)
 _FORM = re.compile(
-    rf"[12] (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<open>o?)(?P<fresh>f?) "
+    rf"[12] (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<closes>o|c\d+|)(?P<fresh>f?) "
     rf"(?P<steps>({_PLAIN_STEP}(,{_PLAIN_STEP})*)?)( (?P<size>\d+)( (?P<first>\d+))?)?"
 )
