@@ -13,13 +13,15 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import matplotlib as mpl
 import numpy as np
 import typer
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
@@ -55,15 +57,9 @@ def neighbours(X: np.ndarray, y: np.ndarray) -> Score:
     return lambda rows: found.kneighbors(rows)[0].mean(axis=1)
 
 
-def outliers(X: np.ndarray, y: np.ndarray) -> Score:
-    """Score by the local outlier factor."""
-    found = LocalOutlierFactor(n_neighbors=CROWD, novelty=True).fit(X)
-    return lambda rows: -found.score_samples(rows)
-
-
-def isolation(X: np.ndarray, y: np.ndarray) -> Score:
-    """Score by an isolation forest."""
-    found = IsolationForest(random_state=0).fit(X)
+def detector(estimator: Any, X: np.ndarray, y: np.ndarray) -> Score:
+    """Score by an outlier detector of scikit-learn."""
+    found = clone(estimator).fit(X)
     return lambda rows: -found.score_samples(rows)
 
 
@@ -100,8 +96,8 @@ def _squares(rows: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 RECIPES: dict[str, Callable[[np.ndarray, np.ndarray], Score]] = {
     "forest, nearest neighbours": neighbours,
-    "forest, local outlier factor": outliers,
-    "forest, isolation forest": isolation,
+    "forest, local outlier factor": partial(detector, LocalOutlierFactor(n_neighbors=CROWD, novelty=True)),
+    "forest, isolation forest": partial(detector, IsolationForest(random_state=0)),
     "forest, pooled covariance": distance,
     "forest, covariance of each class": class_distance,
     "forest, its own doubt": doubt,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Annotated, Any
@@ -134,17 +136,14 @@ Panels = dict[str, dict[str, Points]]
 def measure(instances: int, stream: int) -> Panels:
     """Measure every kind of growth for every model."""
     with threadpool_limits(1):
-        return {
-            "instances seen": {name: over_time(instances, **arguments) for name, arguments in MODELS.items()},
-            "known classes, a subclass each (d = 16)": {
-                name: [(float(n), of_gaussians(n, 16, stream, **each)[0]) for n in CLASSES]
-                for name, each in MODELS.items()
-            },
-            "dimensions": {
-                name: [(float(d), of_gaussians(10, d, stream, **each)[0]) for d in DIMENSIONS]
-                for name, each in MODELS.items()
-            },
+        kinds: dict[str, Callable[..., Points]] = {
+            "instances seen": partial(over_time, instances),
+            "known classes, a subclass each (d = 16)": lambda **each: [
+                (float(n), of_gaussians(n, 16, stream, **each)[0]) for n in CLASSES
+            ],
+            "dimensions": lambda **each: [(float(d), of_gaussians(10, d, stream, **each)[0]) for d in DIMENSIONS],
         }
+        return {kind: {name: of(**each) for name, each in MODELS.items()} for kind, of in kinds.items()}
 
 
 def described(panels: Panels) -> str:
