@@ -74,14 +74,8 @@ def distance(X: np.ndarray, y: np.ndarray) -> Score:
 def class_distance(X: np.ndarray, y: np.ndarray) -> Score:
     """Score by each class's own covariance, with its log-determinant: the best class counts."""
     fitted = [LedoitWolf().fit(X[y == label]) for label in np.unique(y)]
-    volumes = [np.linalg.slogdet(each.covariance_)[1] for each in fitted]
-    return lambda rows: np.min(
-        [
-            _squares(rows - each.location_, each.precision_) + volume
-            for each, volume in zip(fitted, volumes, strict=True)
-        ],
-        axis=0,
-    )
+    parts = [(each.location_, each.precision_, np.linalg.slogdet(each.covariance_)[1]) for each in fitted]
+    return lambda rows: np.min([_squares(rows - m, precision) + log_det for m, precision, log_det in parts], axis=0)
 
 
 def doubt(X: np.ndarray, y: np.ndarray) -> Score:
