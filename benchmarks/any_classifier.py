@@ -180,12 +180,11 @@ def measure(scenario: Scenario, late: int = 10) -> Result:
 
 def main(
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
-    only: Annotated[str, typer.Option(help="Name of a scenario.")] = "",
     write: Write = False,
 ) -> None:
     """Measure the scenarios."""
     lines = []
-    for name, (content, make) in SCENARIOS.items() if not only else [(only, SCENARIOS[only])]:
+    for name, (content, make) in SCENARIOS.items():
         results = [measure(make(seed)) for seed in range(seeds)]
         mean = [float(each) for each in np.mean(results, axis=0)]
         worst = max(abs(each.reported - each.recall) for each in results)

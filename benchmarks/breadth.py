@@ -13,13 +13,15 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import matplotlib as mpl
 import numpy as np
 import typer
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
@@ -55,15 +57,9 @@ def neighbours(X: np.ndarray, y: np.ndarray) -> Score:
     return lambda rows: found.kneighbors(rows)[0].mean(axis=1)
 
 
-def outliers(X: np.ndarray, y: np.ndarray) -> Score:
-    """Score by the local outlier factor."""
-    found = LocalOutlierFactor(n_neighbors=CROWD, novelty=True).fit(X)
-    return lambda rows: -found.score_samples(rows)
-
-
-def isolation(X: np.ndarray, y: np.ndarray) -> Score:
-    """Score by an isolation forest."""
-    found = IsolationForest(random_state=0).fit(X)
+def detector(estimator: Any, X: np.ndarray, y: np.ndarray) -> Score:
+    """Score by an outlier detector of scikit-learn."""
+    found = clone(estimator).fit(X)
     return lambda rows: -found.score_samples(rows)
 
 
@@ -78,14 +74,8 @@ def distance(X: np.ndarray, y: np.ndarray) -> Score:
 def class_distance(X: np.ndarray, y: np.ndarray) -> Score:
     """Score by each class's own covariance, with its log-determinant: the best class counts."""
     fitted = [LedoitWolf().fit(X[y == label]) for label in np.unique(y)]
-    volumes = [np.linalg.slogdet(each.covariance_)[1] for each in fitted]
-    return lambda rows: np.min(
-        [
-            _squares(rows - each.location_, each.precision_) + volume
-            for each, volume in zip(fitted, volumes, strict=True)
-        ],
-        axis=0,
-    )
+    parts = [(each.location_, each.precision_, np.linalg.slogdet(each.covariance_)[1]) for each in fitted]
+    return lambda rows: np.min([_squares(rows - m, precision) + log_det for m, precision, log_det in parts], axis=0)
 
 
 def doubt(X: np.ndarray, y: np.ndarray) -> Score:
@@ -100,8 +90,8 @@ def _squares(rows: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 RECIPES: dict[str, Callable[[np.ndarray, np.ndarray], Score]] = {
     "forest, nearest neighbours": neighbours,
-    "forest, local outlier factor": outliers,
-    "forest, isolation forest": isolation,
+    "forest, local outlier factor": partial(detector, LocalOutlierFactor(n_neighbors=CROWD, novelty=True)),
+    "forest, isolation forest": partial(detector, IsolationForest(random_state=0)),
     "forest, pooled covariance": distance,
     "forest, covariance of each class": class_distance,
     "forest, its own doubt": doubt,

@@ -1,4 +1,4 @@
-"""How the cost of a decision grows: python -m benchmarks.growth [--instances N] [--figure FILE] [--write].
+"""How the cost of a decision grows: python -m benchmarks.growth [--figure FILE] [--write].
 
 Processor microseconds an instance through the class, batches of 64, one thread, at the defaults and with one chain
 without window: against the instances seen so far (LETTER over and over, every time in another order and each value
@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Annotated, Any
@@ -131,20 +133,17 @@ Panels = dict[str, dict[str, Points]]
 """For each kind of growth the points of each model."""
 
 
-def measure(instances: int, stream: int) -> Panels:
+def measure() -> Panels:
     """Measure every kind of growth for every model."""
     with threadpool_limits(1):
-        return {
-            "instances seen": {name: over_time(instances, **arguments) for name, arguments in MODELS.items()},
-            "known classes, a subclass each (d = 16)": {
-                name: [(float(n), of_gaussians(n, 16, stream, **each)[0]) for n in CLASSES]
-                for name, each in MODELS.items()
-            },
-            "dimensions": {
-                name: [(float(d), of_gaussians(10, d, stream, **each)[0]) for d in DIMENSIONS]
-                for name, each in MODELS.items()
-            },
+        kinds: dict[str, Callable[..., Points]] = {
+            "instances seen": partial(over_time, SEEN),
+            "known classes, a subclass each (d = 16)": lambda **each: [
+                (float(n), of_gaussians(n, 16, STREAM, **each)[0]) for n in CLASSES
+            ],
+            "dimensions": lambda **each: [(float(d), of_gaussians(10, d, STREAM, **each)[0]) for d in DIMENSIONS],
         }
+        return {kind: {name: of(**each) for name, each in MODELS.items()} for kind, of in kinds.items()}
 
 
 def described(panels: Panels) -> str:
@@ -176,13 +175,11 @@ def draw(figure: Path, panels: Panels) -> None:
 
 
 def main(
-    instances: Annotated[int, typer.Option(min=CHUNKS, help="Of the long stream.")] = SEEN,
-    stream: Annotated[int, typer.Option(min=1, help="Instances of each stream of Gaussian classes.")] = STREAM,
     figure: Annotated[Path | None, typer.Option(help="Draw the growth into this file.")] = None,
     write: Write = False,
 ) -> None:
     """Measure, print and draw."""
-    panels = measure(instances, stream)
+    panels = measure()
     one, two = (throughput(processes, STREAM) for processes in (1, 2))
     gain = shown(2.0 * one / two)
     text = f"{described(panels)}\n\nTwo processes with a stream each have {gain} times the throughput of one."

@@ -8,12 +8,9 @@ earlier ones are answered or not. A latency begins at the time at which the requ
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +19,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from benchmarks.serving import run, serving
 from stream_osr import OpenSetRecognizer
 
 CLASSES = 5
@@ -85,25 +83,16 @@ def measure(rate: int, seconds: int, features: int) -> dict[str, float]:
         centres = train(Path(folder, "model.osr"), features, rng)
         rows = [named(rng.normal(centres[rng.integers(len(centres))])) for _ in range(rate * seconds)]
         bodies = [{"key": i, "time": i / rate, "features": row} for i, row in enumerate(rows)]
-        where = ("--model", f"{folder}/model.osr", "--state", f"{folder}/state", "--port", "0")
-        command = [sys.executable, "-m", "stream_osr_connectors", "serve", "--http", *where]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None
-                address = process.stdout.readline().split("/ ")[0]
-                warm = [{**body, "key": f"warm {i}", "time": None} for i, body in enumerate(bodies[:512])]
-                asyncio.run(send(address, warm, rate))
-                latencies, refused = asyncio.run(send(address, bodies, rate))
-            finally:
-                process.terminate()
-                process.wait(60)
+        with serving("serve", "--http", "--model", f"{folder}/model.osr", "--state", f"{folder}/state") as (
+            address,
+            _,
+        ):
+            warm = [{**body, "key": f"warm {i}", "time": None} for i, body in enumerate(bodies[:512])]
+            asyncio.run(send(address, warm, rate))
+            latencies, refused = asyncio.run(send(address, bodies, rate))
     quantiles = {f"{q} % below, ms": 1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99, 100)}
     return {"requests": len(latencies), "refused": refused, **quantiles}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    for name, default in (("rate", 200), ("seconds", 30), ("features", 20)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, figure in measure(**vars(parser.parse_args())).items():
-        print(f"{name:20} {figure:10.1f}")
+    run(measure, rate=200, seconds=30, features=20)

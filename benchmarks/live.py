@@ -9,12 +9,8 @@ it grows: each "minute" brings 60 updates, as fast as they are told.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +18,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+
+from benchmarks.serving import run, serving
 
 CLASSES = [f"class {i}" for i in range(12)]
 FEATURES = [f"f{i}" for i in range(8)]
@@ -60,9 +58,9 @@ def events(subclasses: int, rng: np.random.Generator) -> list[str]:
     return out
 
 
-def memory(process: subprocess.Popen[str]) -> float:
+def memory(process: int) -> float:
     """Resident memory, in megabytes."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
+    status = Path(f"/proc/{process}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
@@ -93,49 +91,38 @@ def measure(decisions: int, subclasses: int, minutes: float, growing: int = 20) 
             for first in range(0, decisions, 50_000):
                 file.writelines(lines(first, min(50_000, decisions - first), subclasses, rng))
         Path(folder, "events.jsonl").write_text("".join(events(subclasses, rng)))
-        command = [sys.executable, "-m", "stream_osr_connectors", "watch", str(path), "--port", "0"]
         began = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-            try:
-                assert process.stdout is not None
-                address = process.stdout.readline().split("/ ")[0]
-                first_answer, _, now = state(address)
-                answered, slowest = time.perf_counter() - began, first_answer
-                while now["stream"]["decided"] < decisions:
+        with serving("watch", str(path)) as (address, process):
+            first_answer, _, now = state(address)
+            answered, slowest = time.perf_counter() - began, first_answer
+            while now["stream"]["decided"] < decisions:
+                took, _, now = state(address)
+                slowest = max(slowest, took)
+                time.sleep(0.2)
+            loaded = time.perf_counter() - began
+            took, size, now = state(address)
+            figures = {"answers after, s": answered, "all read after, s": loaded}
+            figures |= {"slowest answer meanwhile, s": slowest, "answer then, s": took}
+            figures |= {"answer, kB": size / 1000, "memory then, MB": memory(process), "cards": len(now["inbox"])}
+            began, slowest, memories, total, seqs = time.perf_counter(), 0.0, [], decisions, set()
+            for update in range(updates := int(minutes * UPDATES)):
+                with path.open("a") as file:
+                    file.writelines(lines(total, growing, subclasses, rng))
+                total += growing
+                while now["stream"]["decided"] < total:
                     took, _, now = state(address)
                     slowest = max(slowest, took)
-                    time.sleep(0.2)
-                loaded = time.perf_counter() - began
-                took, size, now = state(address)
-                figures = {"answers after, s": answered, "all read after, s": loaded}
-                figures |= {"slowest answer meanwhile, s": slowest, "answer then, s": took}
-                figures |= {"answer, kB": size / 1000, "memory then, MB": memory(process), "cards": len(now["inbox"])}
-                began, slowest, memories, total, seqs = time.perf_counter(), 0.0, [], decisions, set()
-                for update in range(updates := int(minutes * UPDATES)):
-                    with path.open("a") as file:
-                        file.writelines(lines(total, growing, subclasses, rng))
-                    total += growing
-                    while now["stream"]["decided"] < total:
-                        took, _, now = state(address)
-                        slowest = max(slowest, took)
-                        seqs.add(now["seq"])
-                        time.sleep(0.02)
-                    if update % UPDATES == 0:
-                        memories.append(memory(process))
-                if updates:
-                    rate = 60 * len(seqs) / (time.perf_counter() - began)
-                    figures |= {"updates": updates, "updates a minute": rate, "slowest answer, s": slowest}
-                    figures["memory at its start, MB"] = memories[0]
-                    figures["memory at its end, MB"] = memory(process)
-                return figures
-            finally:
-                process.terminate()
-                process.wait(60)
+                    seqs.add(now["seq"])
+                    time.sleep(0.02)
+                if update % UPDATES == 0:
+                    memories.append(memory(process))
+            if updates:
+                rate = 60 * len(seqs) / (time.perf_counter() - began)
+                figures |= {"updates": updates, "updates a minute": rate, "slowest answer, s": slowest}
+                figures["memory at its start, MB"] = memories[0]
+                figures["memory at its end, MB"] = memory(process)
+            return figures
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    for name, default in (("decisions", 1_000_000), ("subclasses", 200), ("minutes", 60)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, figure in measure(**vars(parser.parse_args())).items():
-        print(f"{name:32} {figure:10.2f}")
+    run(measure, decisions=1_000_000, subclasses=200, minutes=60)

@@ -1,4 +1,4 @@
-"""What a user would run instead, on the same stream: python -m benchmarks.peers [--instances N] [--write].
+"""What a user would run instead, on the same stream: python -m benchmarks.peers [--write].
 
 LETTER's whole test stream, ten known classes, all others new, in batches of 64, one thread: processor microseconds an
 instance, and how often each is right that an instance is of a known class, or of none. No label comes after training.
@@ -8,13 +8,12 @@ say what is known, a mixture refitted batch by batch forgets; those last two are
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -191,22 +190,14 @@ def measure(contender: Contender, given: Problem) -> list[float]:
     return cells + (found[:-1] if contender is half_space_trees else found)
 
 
-def main(
-    instances: Annotated[int | None, typer.Option(help="Of the stream, for a quick look; all if not given.")] = None,
-    write: Write = False,
-) -> None:
+def main(write: Write = False) -> None:
     """Measure and print."""
-    whole, rows = problem("LETTER", None, SEED), []
-    mean, spread = whole.X_train.mean(axis=0), whole.X_train.std(axis=0)
-    given = whole.only(np.arange(len(whole.truth))[:instances])
+    given, rows = problem("LETTER", None, SEED), []
+    mean, spread = given.X_train.mean(axis=0), given.X_train.std(axis=0)
     given = given._replace(X_train=(given.X_train - mean) / spread, X_test=(given.X_test - mean) / spread)
-    there = importlib.util.find_spec("streamndr") is not None
     for name, contender in CONTENDERS.items():
         print(f"measuring {name}", file=sys.stderr)
-        if name.startswith("MINAS") and not there:
-            rows.append([name, "streamndr is not installed: pip install --no-deps streamndr"])
-        else:
-            rows.append([name, *measure(contender, given)])
+        rows.append([name, *measure(contender, given)])
     text = table(COLUMNS, [[*row, *[""] * (len(COLUMNS) - len(row))] for row in rows])
     tell("peers", text, write)
 

@@ -45,14 +45,8 @@ TOGETHER = 4
 """Processes that start together on an empty cache."""
 
 
-class Setting(NamedTuple):
-    """A stream: data set at its highest openness, and micro-batch."""
-
-    dataset: str
-    batch: int
-
-
-STEPS = {f"{name}-{batch}": Setting(name, batch) for name in ("LETTER", "USPS") for batch in (256, 64)}
+STEPS = {f"{name}-{batch}": (name, batch) for name in ("LETTER", "USPS") for batch in (256, 64)}
+"""Data set at its highest openness, and micro-batch of each stream."""
 
 
 class Problem(NamedTuple):
@@ -63,10 +57,10 @@ class Problem(NamedTuple):
     parameters: Parameters
 
 
-def problem(setting: Setting, **chosen: Any) -> Problem:
+def problem(dataset: str, **chosen: Any) -> Problem:
     """Train on the known classes; the test part is the stream."""
-    given = lay_out(setting.dataset, None, SEED)
-    p = parameters(seed=SEED, pca=SETTINGS[setting.dataset].pca, n_jobs=1, **chosen)
+    given = lay_out(dataset, None, SEED)
+    p = parameters(seed=SEED, pca=SETTINGS[dataset].pca, n_jobs=1, **chosen)
     trained = train(given.X_train, given.group, p, given.known)
     return Problem(trained, whiten(trained.whitening, given.X_test), p)
 
@@ -98,10 +92,10 @@ def measure_streams(instances: int | None, repeats: int) -> str:
 def measure_step(instances: int | None, repeats: int) -> str:
     """Floor and step of one chain in turn, without window and with the default one; then the plain step."""
     rows = []
-    for name, setting in STEPS.items():
-        given = problem(setting, chains=1)
+    for name, (dataset, batch) in STEPS.items():
+        given = problem(dataset, chains=1)
         given = given._replace(rows=given.rows[:instances])
-        batch, window = setting.batch, given.parameters.window_after(setting.batch)
+        window = given.parameters.window_after(batch)
         runs = []
         for _ in range(repeats + 1):
             floor = streams.floor(given.rows, len(given.trained.known.ids) + 1, batch)
@@ -129,7 +123,7 @@ def training(path: Path, repeats: int) -> Iterator[tuple[float, float]]:
     """Train on LETTER's known classes with the defaults, one thread; processor and wall seconds. Leaves the model."""
     for _ in range(repeats + 1):
         begin = time.process_time(), time.perf_counter()
-        given = problem(STEPS["LETTER-64"])
+        given = problem("LETTER")
         yield time.process_time() - begin[0], time.perf_counter() - begin[1]
     OpenSetRecognizer.from_trained(given.trained, seed=SEED, n_jobs=1).save(path)
 

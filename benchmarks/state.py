@@ -97,8 +97,7 @@ def measure(name: str, instances: int) -> list[object]:
 
 
 def main(
-    instances: Annotated[int, typer.Option(help="Instances before the state is taken.")] = 1280,
-    write: Write = False,
+    instances: Annotated[int, typer.Option(help="Instances before the state is taken.")] = 1280, write: Write = False
 ) -> None:
     """Measure states, and print a table."""
     columns = ["", "state, KB", "schema, %", "to bytes, ms", "from bytes, ms", "same bits after it"]

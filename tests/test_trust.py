@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.trust import closed_streams, overlap
+from benchmarks.trust import closed, overlap
 from stream_osr import (
     ClassDrifted,
     Decision,
@@ -88,7 +88,7 @@ OWN_WAY = np.array([[1, 1, -1, -1], [-1, -1, 1, 1], [1, -1, -1, 1], [-1, 1, 1, -
 def test_eight_gaussians_of_five_training_instances_stay_known() -> None:
     found = []
     for seed in SEEDS:
-        given = closed_streams.problem("gaussians/5", seed, 3000)
+        given = closed.problem("gaussians/5", seed, 3000)
         model = trained_on(given.X_train, given.y_train, seed=seed)
         decisions, events = play(model, given.X)
         last = slice(-600, None)
@@ -108,7 +108,7 @@ def test_eight_gaussians_of_five_training_instances_stay_known() -> None:
 
 def test_a_subclass_that_describes_a_known_class_is_refuted_once_there_are_references() -> None:
     """A guard that starts late: the model ran without references until subclasses were announced."""
-    given = closed_streams.problem("gaussians/5", 0, 3000)
+    given = closed.problem("gaussians/5", 0, 3000)
     whole = trained_on(given.X_train, given.y_train).trained
     model = OpenSetRecognizer.from_trained(replace(whole, references=None))
     decisions, events = play(model, given.X[:1500])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,15 +52,8 @@ STREAMS = {
 """Instances of each stream, and the shares of the new class and of noise."""
 
 
-class Source(NamedTuple):
-    """The model of the known classes, and the centres of known classes and of the new one, shape (6, d)."""
-
-    trained: TrainedModel
-    mean: np.ndarray
-
-
-def source(dataset: str, seed: int) -> Source:
-    """Draw centres, and train on the known classes."""
+def source(dataset: str, seed: int) -> tuple[TrainedModel, np.ndarray]:
+    """Draw centres of known classes and of the new one, shape (6, d), and train on the known classes."""
     d = DIMENSIONS[dataset]
     rng = np.random.default_rng([seed, d])
     while True:
@@ -69,17 +62,17 @@ def source(dataset: str, seed: int) -> Source:
         if distance.min() > NEAREST:
             break
     y = np.repeat(np.arange(KNOWN), 200)
-    return Source(train(mean[y] + rng.normal(size=(len(y), d)), y, parameters(seed=seed)), mean)
+    return train(mean[y] + rng.normal(size=(len(y), d)), y, parameters(seed=seed)), mean
 
 
 def stream(
-    given: Source, n: int, new: float, noise: float, rng: np.random.Generator
+    mean: np.ndarray, n: int, new: float, noise: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw n rows, and of which of `KINDS` each is."""
     kind = rng.choice(3, size=n, p=[1.0 - new - noise, new, noise])
     label = np.where(kind == 1, KNOWN, rng.integers(KNOWN, size=n))
-    rows = given.mean[label] + rng.normal(size=(n, given.mean.shape[1]))
-    low, high = given.mean.min(axis=0) - 3.0, given.mean.max(axis=0) + 3.0
+    rows = mean[label] + rng.normal(size=(n, mean.shape[1]))
+    low, high = mean.min(axis=0) - 3.0, mean.max(axis=0) + 3.0
     rows[kind == 2] = rng.uniform(low, high, size=(int((kind == 2).sum()), len(low)))
     return rows, kind
 
@@ -108,18 +101,18 @@ def judge(model: OpenSetRecognizer, events: Sequence[Event], kind: np.ndarray) -
 
 def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     """Yield what was announced in each stream."""
-    given = source(dataset, seed)
+    trained, mean = source(dataset, seed)
 
     def fresh() -> OpenSetRecognizer:
-        return OpenSetRecognizer.from_trained(given.trained, seed=seed, batch_size=BATCH)
+        return OpenSetRecognizer.from_trained(trained, seed=seed, batch_size=BATCH)
 
     for name, shape in STREAMS.items():
-        rows, kind = stream(given, *shape, np.random.default_rng([seed, 3]))
+        rows, kind = stream(mean, *shape, np.random.default_rng([seed, 3]))
         model = fresh()
         yield {"stream": name, **judge(model, listen(model, rows), kind)}
     model, rng = fresh(), np.random.default_rng([seed, 4])
-    burst, of_burst = stream(given, BURST, 0.0, 1.0, rng)
-    rows, kind = stream(given, LENGTH, SHARE, 0.0, rng)
+    burst, of_burst = stream(mean, BURST, 0.0, 1.0, rng)
+    rows, kind = stream(mean, LENGTH, SHARE, 0.0, rng)
     listen(model, burst)
     if alive := [key for key, _, emerged in model.summary().emerging if emerged]:
         model.mute(alive)

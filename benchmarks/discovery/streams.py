@@ -15,9 +15,10 @@ import pandas as pd
 from benchmarks import deciding
 from benchmarks.openset.sets import FIVE, SETTINGS, problem
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
-from stream_osr.config import grouped, parameters
+from stream_osr.config import grouped
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import TimeToDetection
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel
 
 __all__ = ["BATCH", "FIVE", "Heard", "Problem", "announced", "listen", "prepare", "recognizer", "train"]

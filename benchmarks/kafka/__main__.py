@@ -32,10 +32,9 @@ def main(
             counts = [int(count) for count in workers.split(",")]
             print(several.measure(address, Path(name), counts, records, partitions, seconds))
         else:
-            bench = alone.Bench(address, Path(name))
-            print(alone.speed(bench, records, repeats, known))
+            print(alone.speed(address, Path(name), records, repeats, known))
             if memory:
-                print(f"\n{alone.memory(bench, memory)}")
+                print(f"\n{alone.memory(address, Path(name), memory)}")
 
 
 if __name__ == "__main__":

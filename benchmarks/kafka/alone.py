@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,11 +45,10 @@ LEFT_OUT = 0.2
 
 
 class Moment(NamedTuple):
-    """How far a worker is: records done, seconds, seconds of the processor and whose they are, resident megabytes."""
+    """How far a worker is: records done, seconds, whose the seconds of the processor are, resident megabytes."""
 
     done: int
     at: float
-    processor: float
     split: Split
     megabytes: float
 
@@ -61,16 +60,13 @@ class Run(NamedTuple):
     ----------
     rate
         Records a second, after the first ones.
-    processor
-        Microseconds of the processor a record, likewise.
     split
-        Whose they are.
+        Microseconds of the processor a record, likewise, and whose they are.
     moments
         How it went.
     """
 
     rate: float
-    processor: float
     split: Split
     moments: list[Moment]
 
@@ -101,7 +97,7 @@ class Watch:
         """Say whether all are done."""
         done = sum(count for (name, _), count in self.figures.counts.items() if name == "records")
         if done >= min(self.records, self.moments[-1].done + self.every if self.moments else 1):
-            self.moments.append(Moment(done, perf_counter(), process_time(), self.meter.now(), resident()))
+            self.moments.append(Moment(done, perf_counter(), self.meter.now(), resident()))
         return done >= self.records
 
     def run(self) -> Run:
@@ -113,7 +109,6 @@ class Watch:
         timed = end.done - begin.done
         return Run(
             timed / (end.at - begin.at),
-            1e6 * (end.processor - begin.processor) / timed,
             Split(*(1e6 * (after - before) / timed for before, after in zip(begin.split, end.split, strict=True))),
             self.moments,
         )
@@ -194,64 +189,53 @@ def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Co
     pipe.send(watch.run())
 
 
-class Bench(NamedTuple):
-    """Where a worker runs.
+def run(address: str, folder: Path, name: str, topic: str, records: int, every: int) -> Run:
+    """Let a worker, in a group and a process of its own, do the records of a topic.
 
-    Attributes
-    ----------
-    address
-        Of the broker.
-    folder
-        Of models and snapshots.
+    Models and snapshots are in a folder.
     """
-
-    address: str
-    folder: Path
-
-    def run(self, name: str, topic: str, records: int, every: int) -> Run:
-        """Let a worker, in a group and a process of its own, do the records of a topic."""
-        group = uuid.uuid4().hex[:6]
-        settings = {
-            "model": self.folder / f"{ASKED if name == PASS else name}.osr",
-            "brokers": self.address,
-            "input": topic,
-            "group": group,
-            "state": self.folder / f"state-{group}",
-        }
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=work, args=(name, settings, records, every, there))
-        process.start()
-        there.close()
-        try:
-            run: Run = here.recv()
-        except EOFError:
-            raise RuntimeError(f"{name}: the worker failed; see above") from None
-        finally:
-            process.join()
-        return run
+    group = uuid.uuid4().hex[:6]
+    settings = {
+        "model": folder / f"{ASKED if name == PASS else name}.osr",
+        "brokers": address,
+        "input": topic,
+        "group": group,
+        "state": folder / f"state-{group}",
+    }
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(name, settings, records, every, there))
+    process.start()
+    there.close()
+    try:
+        found: Run = here.recv()
+    except EOFError:
+        raise RuntimeError(f"{name}: the worker failed; see above") from None
+    finally:
+        process.join()
+    return found
 
 
-def speed(bench: Bench, records: int, repeats: int, known: dict[str, int]) -> str:
+def speed(address: str, folder: Path, records: int, repeats: int, known: dict[str, int]) -> str:
     """Run the workers in turn, each so many times; medians of records a second, and of microseconds a record."""
-    topic = fill(bench.address, records)
+    topic = fill(address, records)
     runs: dict[str, list[Run]] = {name: [] for name in (PASS, *MODELS)}
     for _ in range(repeats):
         for name, of_its in runs.items():
-            of_its.append(bench.run(name, topic, records, 1))
+            of_its.append(run(address, folder, name, topic, records, 1))
     rows = []
     for name, of_its in runs.items():
-        found = [(*run.split, run.processor, run.split.rest / run.split.client) for run in of_its]
+        found = [(*its.split, sum(its.split), its.split.rest / its.split.client) for its in of_its]
         *times, ratio = np.median(found, axis=0)
-        rate = np.median([run.rate for run in of_its])
+        rate = np.median([its.rate for its in of_its])
         rows.append([name, known.get(name, ""), f"{rate:.0f}", *(f"{us:.1f}" for us in times), f"{ratio:.2f}"])
     kinds = [f"{kind} us" for kind in (*Split._fields, "all")]
     return table(["", "known subclasses", "records/s", *kinds, "rest / client"], rows)
 
 
-def memory(bench: Bench, records: int) -> str:
+def memory(address: str, folder: Path, records: int) -> str:
     """Measure records a second and the resident set on the way through a long stream."""
-    moments = bench.run(ASKED, fill(bench.address, records), records, records // 20).moments
+    moments = run(address, folder, ASKED, fill(address, records), records, records // 20).moments
     rows = [
         [end.done, f"{(end.done - begin.done) / (end.at - begin.at):.0f}", f"{end.megabytes:.1f}"]
         for begin, end in pairwise(moments)

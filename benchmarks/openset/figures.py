@@ -49,7 +49,6 @@ STYLE = {
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Draw every figure that the records have something for; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     plain = [r for r in records if r["options"] == PLAIN]
     drawn: list[tuple[str, Figure | None]] = []
     with mpl.rc_context(STYLE):
@@ -58,12 +57,16 @@ def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
             drawn.append((f"openness_{name}", openness_figure(name, of_set)))
         ours = [r for r in plain if r["method"] == OURS]
         drawn.append(("reliability", reliability_figure(ours)))
-        paths = []
-        for stem, figure in drawn:
-            if figure is not None:
-                paths.append(folder / f"{stem}.png")
-                figure.savefig(paths[-1], dpi=150)
-    return paths
+        return saved(drawn, folder, 150)
+
+
+def saved(drawn: Iterable[tuple[str, Figure | None]], folder: Path, dpi: int) -> list[Path]:
+    """Save the figures that there are by their names; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {folder / f"{stem}.png": figure for stem, figure in drawn if figure is not None}
+    for path, figure in paths.items():
+        figure.savefig(path, dpi=dpi)
+    return list(paths)
 
 
 def openness_figure(name: str, records: Sequence[Record]) -> Figure | None:

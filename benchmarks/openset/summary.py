@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -158,9 +157,9 @@ def gathered(path: Path) -> list[Record]:
     return [record for record in done(read(path).values()) if record["seed"] in REPORTING]
 
 
-def main(measured: Annotated[Path, typer.Option(help="Results file.")] = RESULTS, write: Write = False) -> None:
+def main(write: Write = False) -> None:
     """Print the tables, and write them."""
-    records = gathered(measured)
+    records = gathered(RESULTS)
     of_five = [record for record in records if record["dataset"] in FIVE]
     own = [record for record in of_five if record["method"] in GROUPS["stream"]]
     for name, text, of in (

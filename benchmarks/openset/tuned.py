@@ -68,8 +68,8 @@ class Simulation(NamedTuple):
         """Divide a training part by the paper's steps 4 to 6."""
         parts = validation_split(X, group, seed)
         number = {label: j for j, label in enumerate(parts.known + parts.unknown)}
-        fitted, answers = (np.array([number[label] for label in y.tolist()]) for y in (parts.y_fit, parts.y_open))
-        return cls(parts.X_fit, fitted, parts.X_open, answers)
+        fitted, answers = (np.array([number[label] for label in y.tolist()]) for y in (parts.y_train, parts.y_test))
+        return cls(parts.X_train, fitted, parts.X_test, answers)
 
     def judge(self, predicted: np.ndarray) -> tuple[float, float]:
         """Micro-F on the closed and on the open simulation; 0 where nothing is there to be counted."""

@@ -3,9 +3,8 @@
     python -m benchmarks.order --json FILE [--kind real|made|all] [--cases NAME,...] [--seeds 0-4] [--baselines]
     python -m benchmarks.order --page docs/results/order.md BEFORE NOW
 
-The first appends a line of JSON to the file for each run. The library of another checkout is measured by this script
-with ``PYTHONPATH=CHECKOUT python THIS_CHECKOUT/benchmarks/order``. The second writes the figures of two such files
-into the page, beside what must hold.
+The first appends a line of JSON to the file for each run. The second writes the figures of two such files into the
+page, beside what must hold.
 """
 
 from __future__ import annotations
@@ -16,16 +15,11 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-if not __package__:  # run by its path: the modules beside this file, the library that PYTHONPATH names
-    import benchmarks
-
-    sys.path.pop(0)
-    benchmarks.__path__.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.order import kinds, page, processes, tables
 from benchmarks.order.case import Case
-from benchmarks.order.running import commit, measure
+from benchmarks.order.running import measure
 from benchmarks.records import append, seeds_of
+from benchmarks.written import commit, write
 
 
 def chosen(kind: str, cases: str) -> list[str]:
@@ -59,8 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", type=Path, nargs="*", help="for the page: figures before and now, or only now")
     given = parser.parse_args(arguments)
     if given.page is not None:
-        from benchmarks.written import write
-
         *before, now = map(page.read, given.files)
         write("order", page.text(before[0] if before else {}, now), given.page)
         return 0

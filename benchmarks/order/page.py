@@ -15,6 +15,7 @@ from benchmarks.order import kinds
 from benchmarks.order.processes import SIZES
 from benchmarks.order.tables import TABLES
 from benchmarks.records import Record, lines
+from benchmarks.written import table
 
 
 class Figure(NamedTuple):
@@ -290,8 +291,6 @@ def count(runs: dict[str, list[Record]]) -> tuple[int, int]:
 
 def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
     """Make the tables, and sentences on how many conditions are met and how many decisions are as before."""
-    from benchmarks.written import table
-
     cases = list(dict.fromkeys([*before, *now]))
     groups = {
         "Tables in order": [case for case in cases if case.endswith("/order")],

@@ -100,18 +100,11 @@ def independent(rng: np.random.Generator, new: bool) -> Case:
     return split(around(rng, at, y), y)
 
 
-def autoregressive(rng: np.random.Generator, new: bool) -> Case:
-    """Let each class wander slowly around its centres, present or not, and last for an episode."""
-    return wandering(rng, new, FARTHER["autoregressive"], 0.0)
-
-
-def noisy(rng: np.random.Generator, new: bool) -> Case:
-    """Let classes wander in the same way, and make a tenth of the variance independent noise."""
-    return wandering(rng, new, FARTHER["noisy"], WHITE)
-
-
 def wandering(rng: np.random.Generator, new: bool, apart: float, white: float) -> Case:
-    """Add an AR(1) process of each class to its centres, with a share of independent noise in its variance."""
+    """Let each class wander slowly around its centres, present or not, and last for an episode.
+
+    An AR(1) process of each class is added to its centres, with a share of independent noise in its variance.
+    """
     at, y = centres(rng, apart=apart), episodes(rng, new)
     steps = rng.normal(size=(CLASSES + 1, len(y), FEATURES))
     steps[:, 1:] *= np.sqrt(1 - PERSISTENCE**2)
@@ -173,18 +166,8 @@ def mislabelled(rng: np.random.Generator, new: bool) -> Case:
     return sound._replace(y_train=y.astype(str))
 
 
-def overlapping(rng: np.random.Generator, new: bool) -> Case:
-    """Put each blob of the new class beside one of a known class."""
-    return beside(rng, slice(None), OVERLAP, OVERLAP_SHARE)
-
-
-def rare(rng: np.random.Generator, new: bool) -> Case:
-    """Put a rare new class beside one blob of a known class."""
-    return beside(rng, slice(1), RARE, RARE_SHARE)
-
-
 def beside(rng: np.random.Generator, blobs: slice, distance: float, share: float) -> Case:
-    """Put the new class at a distance from some blobs of a known one, and send its share."""
+    """Put the new class at a distance from some blobs of a known one (each, or the first), and send its share."""
     at, y = centres(rng), mixed(rng, True, share)
     direction = rng.normal(size=at[0, blobs].shape)
     at[NEW] = at[0, blobs] + distance * direction / np.linalg.norm(direction, axis=1, keepdims=True)
@@ -193,8 +176,8 @@ def beside(rng: np.random.Generator, blobs: slice, distance: float, share: float
 
 PROCESSES: dict[str, Callable[[np.random.Generator, bool], Case]] = {
     "independent": independent,
-    "autoregressive": autoregressive,
-    "noisy": noisy,
+    "autoregressive": lambda rng, new: wandering(rng, new, FARTHER["autoregressive"], 0.0),
+    "noisy": lambda rng, new: wandering(rng, new, FARTHER["noisy"], WHITE),
     "offsets": offsets,
     "drift": drift,
     "stuck": lambda rng, new: faulty(rng, new, lambda before, now: float(np.quantile(before, USUAL))),
@@ -203,8 +186,8 @@ PROCESSES: dict[str, Callable[[np.random.Generator, bool], Case]] = {
     "unit": lambda rng, new: faulty(rng, new, lambda before, now: UNIT * now),
     "imbalanced": imbalanced,
     "mislabelled": mislabelled,
-    "overlapping": overlapping,
-    "rare": rare,
+    "overlapping": lambda rng, new: beside(rng, slice(None), OVERLAP, OVERLAP_SHARE),
+    "rare": lambda rng, new: beside(rng, slice(1), RARE, RARE_SHARE),
 }
 
 BOTH = ("independent", "autoregressive", "noisy", "offsets", "drift", "stuck", "repeated")

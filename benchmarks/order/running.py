@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import subprocess
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import stream_osr
 from benchmarks.order.case import Case
 from benchmarks.records import Record
 from stream_osr import OpenSetRecognizer
@@ -21,13 +17,6 @@ from stream_osr.evaluation import OpenSetReport, auroc
 UNKNOWN = "unknown"
 CHUNK = 1000
 """Instances of one call."""
-
-
-def commit() -> str:
-    """Name the commit of the library that is measured; empty if it is not in a checkout."""
-    root = Path(stream_osr.__file__).resolve().parents[1]
-    named = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(named, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def figures(y: np.ndarray, labels: np.ndarray, known: np.ndarray) -> dict[str, float]:
@@ -47,18 +36,13 @@ def announcements(events: list[Any]) -> tuple[int, int]:
     announced: set[int] = set()
     standing: set[int] = set()
     for event in events:
-        match type(event).__name__:
-            case "SubclassEmerged":
-                own = {event.subclass_id}
-            case "EventsSummed":
-                own = set(event.emerged)
-            case "SubclassRefuted":
-                standing.discard(event.subclass_id)
-                continue
-            case _:
-                continue
-        announced |= own
-        standing |= own
+        name = type(event).__name__
+        if name == "SubclassRefuted":
+            standing.discard(event.subclass_id)
+        elif name in ("SubclassEmerged", "EventsSummed"):
+            own = event.emerged if name == "EventsSummed" else [event.subclass_id]
+            announced.update(own)
+            standing.update(own)
     return len(announced), len(standing)
 
 
@@ -77,16 +61,13 @@ def covers(interval: tuple[float, float] | None, truth: float) -> bool:
 def measure(case: Case, seed: int, baselines: bool = False) -> Record:
     """Train, freeze, predict the stream with the frozen model, then stream it; defaults but for the seed.
 
-    The groups of the training instances are used if the library has an argument for them. With `baselines`, the
-    record contains the figures of :mod:`benchmarks.order.baselines`.
+    With `baselines`, the record contains the figures of :mod:`benchmarks.order.baselines`.
     """
     names, (training, stream) = case.names, case.frames
     known, n = np.unique(case.y_train), len(case.y)
     model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
-    group = {}
-    if case.group is not None and "group" in inspect.signature(model.learn_many).parameters:
-        group["group"] = case.group.tolist()
-    model.learn_many(training, case.y_train.tolist(), **group)
+    group = None if case.group is None else case.group.tolist()
+    model.learn_many(training, case.y_train.tolist(), group=group)
     report = model.freeze()
     frozen = np.asarray(model.predict_many(stream), dtype=str)
     probabilities = model.predict_proba_many(stream)
@@ -118,7 +99,7 @@ def measure(case: Case, seed: int, baselines: bool = False) -> Record:
         "class_right": {own: float(np.mean(labels[case.y == own] == own)) for own in known if own in case.y},
         "announced": announced,
         "standing": standing,
-        "grouped": bool(group),
+        "grouped": group is not None,
         "promised": report.known_recall,
         "promised_covers": covers(report.recall_interval, decided["right"]),
         "live": None if live is None else live.recall,

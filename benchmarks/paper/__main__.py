@@ -6,7 +6,6 @@ What is missing of tables 1 and 2 is measured; everything else is drawn from the
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,23 +17,19 @@ from benchmarks.paper.figures import draw_all
 from benchmarks.written import RECORDS, ROOT, tell
 
 FOLDER = ROOT / "docs" / "results"
-PAGE = FOLDER / "paper.md"
 
 
 def main(
     seeds: Annotated[int, typer.Option(help="Repetitions of tables 1 and 2.")] = 3,
     draw_only: Annotated[bool, typer.Option("--draw-only", help="Measure nothing.")] = False,
-    measured: Annotated[Path, typer.Option(help="Results of benchmarks.openset.")] = RECORDS / "results.jsonl",
-    own: Annotated[Path, typer.Option(help="Results of tables 1 and 2.")] = RECORDS / "paper.jsonl",
-    page: Annotated[Path | None, typer.Option(help="Page whose tables are written.")] = PAGE,
-    figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FOLDER / "figures" / "paper",
 ) -> None:
     """Measure what is missing, draw, and write the page."""
+    own = RECORDS / "paper.jsonl"
     if not draw_only:
         for name, method, seed in tables.measure(tables.missing(own, range(seeds)), own):
             print(f"measured: {name}, {method}, seed {seed}", file=sys.stderr)
-    records = done(read(measured).values())
-    for path in draw_all(records, figures):
+    records = done(read(RECORDS / "results.jsonl").values())
+    for path in draw_all(records, FOLDER / "figures" / "paper"):
         print(f"drawn: {path}")
     found = tables.read(own)
     told = {f"table {tables.PRINTED[name].number}": tables.discovered(name, found) for name in tables.PRINTED}
@@ -42,7 +37,7 @@ def main(
     priors = {(r["dataset"], r["method"], r["seed"]): r for r in validated}  # one validation for all its records
     told["priors"] = tables.chosen(priors.values())
     for name, text in told.items():
-        tell(name, text, page is not None, page or PAGE)
+        tell(name, text, True, FOLDER / "paper.md")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.openset.cells import Cell
-from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, mean_and_deviation
+from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, mean_and_deviation, saved
 from benchmarks.openset.methods import OURS
 from benchmarks.openset.sets import FIVE, SETTINGS
 from benchmarks.records import Record
@@ -23,19 +23,13 @@ TITLES = {"closed": "closed set", "medium": "open set, medium openness"}
 
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Draw every figure that the records have something for; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, Figure | None] = {}
     plain = [r for r in records if not r["options"]["decision_delay"]]
     with mpl.rc_context(STYLE):
         for number, name in enumerate(("LETTER", "USPS", "PENDIGITS", "COIL20", "YALEB")):
             drawn[f"figure_{9 + number}_{name}"] = share_figure(name, [r for r in plain if r["dataset"] == name])
         drawn["figure_14"] = epsilon_figure(records)
-        paths = []
-        for stem, figure in drawn.items():
-            if figure is not None:
-                paths.append(folder / f"{stem}.png")
-                figure.savefig(paths[-1], dpi=130)
-    return paths
+        return saved(drawn.items(), folder, 130)
 
 
 def share_figure(name: str, records: Sequence[Record]) -> Figure | None:

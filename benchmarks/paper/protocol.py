@@ -44,31 +44,6 @@ class Split(NamedTuple):
     unknown: tuple[Hashable, ...]
 
 
-class ValidationSplit(NamedTuple):
-    """A training part divided to choose a model's parameters.
-
-    Attributes
-    ----------
-    X_fit, y_fit
-        Fitting instances and their labels; only classes that play the known ones.
-    X_closed, y_closed
-        Closed-set simulation: the other instances of those classes, in random order.
-    X_open, y_open
-        Open-set simulation: the closed one and all instances of the classes that play unknown ones, mixed.
-    known, unknown
-        The classes that play known and unknown.
-    """
-
-    X_fit: NDArray[Any]
-    y_fit: NDArray[Any]
-    X_closed: NDArray[Any]
-    y_closed: NDArray[Any]
-    X_open: NDArray[Any]
-    y_open: NDArray[Any]
-    known: tuple[Hashable, ...]
-    unknown: tuple[Hashable, ...]
-
-
 def split(
     X: ArrayLike,
     y: ArrayLike,
@@ -122,8 +97,10 @@ def split(
     return _divide(X, y, n_known, n_unknown, np.random.default_rng((_TEST_STREAM, seed)), train_share, known)
 
 
-def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_share: float = 0.6) -> ValidationSplit:
+def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_share: float = 0.6) -> Split:
     """Divide a training part once more, to simulate a closed and an open set (steps 4 to 6).
+
+    The test part of the result is the open-set simulation. Its instances of known classes are the closed one.
 
     Of its Omega classes ``floor(Omega / 2 + 1/2)``, the paper's [Omega/2 + 0.5], play the known
     ones, the others unknown ones. It may be given the same seed as `split`: the two draw independently.
@@ -147,15 +124,13 @@ def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_sh
     >>> X = [[0], [1], [2], [3], [4], [5], [6], [7], [8]]
     >>> y = ["a", "a", "a", "b", "b", "b", "c", "c", "c"]
     >>> parts = validation_split(X, y, seed=1)
-    >>> len(parts.known), len(parts.unknown), len(parts.X_fit), len(parts.X_closed), len(parts.X_open)
-    (2, 1, 4, 2, 5)
+    >>> len(parts.known), len(parts.unknown), len(parts.X_train), len(parts.X_test)
+    (2, 1, 4, 5)
     """
     n_classes = len(np.unique(np.asarray(y_train)))
     n_known = math.floor(n_classes / 2 + 0.5)
     rng = np.random.default_rng((_VALIDATION_STREAM, seed))
-    parts = _divide(X_train, y_train, n_known, n_classes - n_known, rng, train_share)
-    closed = np.isin(parts.y_test, np.array(parts.known))
-    return ValidationSplit(parts.X_train, parts.y_train, parts.X_test[closed], parts.y_test[closed], *parts[2:])
+    return _divide(X_train, y_train, n_known, n_classes - n_known, rng, train_share)
 
 
 def _divide(

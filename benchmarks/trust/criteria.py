@@ -25,13 +25,13 @@ class Criterion(NamedTuple):
     met: bool
 
 
-class EachStream(NamedTuple):
+class Limit(NamedTuple):
     """What every closed stream must meet.
 
     Attributes
     ----------
-    sign, wanted
-        The sign that stands for it, and the text.
+    sign
+        Stands for it.
     figure
         Its mean over the seeds must not be worse than a limit.
     worse
@@ -39,15 +39,22 @@ class EachStream(NamedTuple):
     limit
         Of the figure times `worse`.
     errors
-        Standard errors by which the mean may be beyond.
+        Standard errors by which the mean may be beyond: two or none.
+    text
+        What is wanted.
     """
 
     sign: str
-    wanted: str
     figure: str
     worse: int
     limit: float
     errors: int
+    text: str
+
+    @property
+    def wanted(self) -> str:
+        """The text, with the errors."""
+        return f"({self.sign}) {self.text}{' (within two standard errors)' if self.errors else ''}"
 
     def met(self, mean: Mean) -> bool:
         """Whether a stream meets it."""
@@ -55,25 +62,11 @@ class EachStream(NamedTuple):
 
 
 EACH = (
-    EachStream(
-        "a",
-        "known-class accuracy in the last fifth: at least the frozen model's - 0.02 (within two standard errors)",
-        *("lost", -1, 0.02, 2),
-    ),
-    EachStream(
-        "b",
-        "false unknown rate: at most 1 - expected recall + 0.02 (within two standard errors)",
-        *("beyond", 1, 0.02, 2),
-    ),
-    EachStream(
-        "c",
-        "false unknown rate in the last fifth: at most 1 - expected recall + 0.02 (within two standard errors)",
-        *("beyond_last", 1, 0.02, 2),
-    ),
-    EachStream(
-        "d", "announced subclasses: at most 0.1 a stream (within two standard errors)", *("announced", 1, 0.1, 2)
-    ),
-    EachStream("e", "mean over seeds of abs(expected recall - recall): at most 0.08", *("off_by", 1, 0.08, 0)),
+    Limit("a", "lost", -1, 0.02, 2, "known-class accuracy in the last fifth: at least the frozen model's - 0.02"),
+    Limit("b", "beyond", 1, 0.02, 2, "false unknown rate: at most 1 - expected recall + 0.02"),
+    Limit("c", "beyond_last", 1, 0.02, 2, "false unknown rate in the last fifth: at most 1 - expected recall + 0.02"),
+    Limit("d", "announced", 1, 0.1, 2, "announced subclasses: at most 0.1 a stream"),
+    Limit("e", "off_by", 1, 0.08, 0, "mean over seeds of abs(expected recall - recall): at most 0.08"),
 )
 
 
@@ -83,14 +76,14 @@ def not_met(runs: Seeds) -> str:
     return " ".join(each.sign for each, mean in found if mean.n and not each.met(mean))
 
 
-def _of_each(each: EachStream, streams: Streams) -> Criterion:
+def _of_each(each: Limit, streams: Streams) -> Criterion:
     means = {name: mean for name, runs in streams.items() if (mean := over_seeds(runs, each.figure)).n}
     met = sum(map(each.met, means.values()))
     found = f"{met} of {len(means)} streams"
     if means:
         worst = max(means, key=lambda name: each.worse * means[name].mean)
         found += f"; worst {worst}: {means[worst]}"
-    return Criterion(f"({each.sign}) {each.wanted}", found, met == len(means))
+    return Criterion(each.wanted, found, met == len(means))
 
 
 class Told(NamedTuple):

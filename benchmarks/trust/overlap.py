@@ -8,7 +8,7 @@ class.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -32,24 +32,6 @@ SHARES = (0, 20, 50, 80)
 STREAMS = tuple(f"{d}-features/{share}" for d in FEATURES for share in SHARES)
 
 
-class Overlapping(NamedTuple):
-    """A problem, the number of the first instance that may be new, and the probability of being unknown.
-
-    Attributes
-    ----------
-    given
-        Training part and stream; the new class is numbered after the known ones.
-    begins
-        Place of the first instance that may be new.
-    bayes
-        Probability of being unknown of each instance, given the true densities and shares, shape (n,).
-    """
-
-    given: Problem
-    begins: int
-    bayes: np.ndarray
-
-
 def distance(overlap: float) -> float:
     """Return the distance of two means at which so much of the mass is in common, ``FAR`` at most.
 
@@ -61,8 +43,14 @@ def distance(overlap: float) -> float:
     return FAR if overlap <= 0 else min(FAR, float(-2 * norm.ppf(overlap / 2)))
 
 
-def make(stream: str, seed: int, length: int | None = None) -> Overlapping:
-    """Draw a training part and a stream."""
+def make(stream: str, seed: int, length: int | None = None) -> tuple[Problem, int, np.ndarray]:
+    """Draw a training part and a stream, in which the new class is numbered after the known ones.
+
+    Returns
+    -------
+    The problem; the place of the first instance that may be new; and the probability of being unknown of each
+    instance, given the true densities and shares, shape (n,).
+    """
     head, _, share = stream.partition("-features/")
     d, n = int(head), length or INSTANCES
     rng = np.random.default_rng([seed, d, int(share)])
@@ -77,26 +65,24 @@ def make(stream: str, seed: int, length: int | None = None) -> Overlapping:
     log_density = -0.5 * ((X[:, None] - means) ** 2).sum(axis=2)
     density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     density[:begins, KNOWN] = 0.0
-    return Overlapping(Problem(X_train, y_train, X, y, {}), begins, density[:, KNOWN] / density.sum(axis=1))
+    return Problem(X_train, y_train, X, y, {}), begins, density[:, KNOWN] / density.sum(axis=1)
 
 
 def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]:
     """Run a stream with a new class beside a known one."""
     given, begins, bayes = make(stream, seed, length)
-    trained = train(given, seed)
-    heard = follow(trained.model, given.X, given.y)
+    model, _ = train(given, seed)
+    heard = follow(model, given.X, given.y)
     new = given.y == KNOWN
     late = slice(begins + SETTLED, None)
     there = bool(new[late].any())
     return {
-        "n": len(given.y),
         **scores(given.y.tolist(), heard.label, heard.p_unknown, range(KNOWN)),
         "ece_late": expected_calibration_error(heard.p_unknown[late], new[late]) if there else None,
         "ece_bayes": expected_calibration_error(bayes, new),
         "ece_late_bayes": expected_calibration_error(bayes[late], new[late]) if there else None,
         "p_unknown_late": float(heard.p_unknown[late].mean()) if there else None,
         "share_late": float(new[late].mean()) if there else None,
-        "number": trained.model.new_classes().number,
-        "train_seconds": trained.seconds,
+        "number": model.new_classes().number,
         "seconds": heard.seconds,
     }

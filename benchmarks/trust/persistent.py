@@ -5,13 +5,13 @@ The classes of `benchmarks.discovery.gaussians`, one of them new; each of the si
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
+from benchmarks.trust.problems import follow
 from stream_osr import OpenSetRecognizer
 
 INSTANCES = 1_000_000
@@ -34,32 +34,18 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
     classes = make(1, seed)
     model = OpenSetRecognizer.from_trained(classes.trained, n_jobs=1, seed=seed)
     y = np.random.default_rng([seed, n]).integers(KNOWN + 1, size=n)
-    called, best = np.empty(n, int), np.empty(n, int)
-    events: Counter[str] = Counter()
-    seconds = 0.0
-    for begin in range(0, n, CHUNK):
-        part = y[begin : begin + CHUNK]
-        X = classes.draw(part, np.random.default_rng([seed, begin]))
-        best[begin : begin + CHUNK] = bayes(classes, X)
-        start = time.process_time()
-        model.learn_rows(X)
-        if begin + CHUNK >= n:
-            model.flush()
-        decisions, told = list(model.drain()), list(model.drain_events())
-        seconds += time.process_time() - start
-        for decision in decisions:
-            called[decision.seq] = decision.label if decision.label in classes.trained.labels else KNOWN
-        events.update(type(event).__name__ for event in told)
-    right = called == y
+    parts = [classes.draw(y[at : at + CHUNK], np.random.default_rng([seed, at])) for at in range(0, n, CHUNK)]
+    heard = follow(model, np.concatenate(parts), y)
+    events = Counter(type(event).__name__ for event in heard.events)
+    right = heard.right | (heard.unknown & (y == KNOWN))
     return {
-        "n": n,
         "accuracy": float(right.mean()),
         "accuracy_last": float(right[-max(n // 5, 1) :].mean()),
-        "accuracy_bayes": float((best == y).mean()),
+        "accuracy_bayes": float((np.concatenate([bayes(classes, X) for X in parts]) == y).mean()),
         "known_right": float(right[y < KNOWN].mean()),
         "unknown_recall": float(right[y == KNOWN].mean()),
         "drifted": events["ClassDrifted"],
         "announced": events["SubclassEmerged"],
         "number": model.new_classes().number,
-        "seconds": seconds,
+        "seconds": heard.seconds,
     }

@@ -72,14 +72,7 @@ def part_table(part: str, streams: Streams) -> str:
     """Write the means over seeds of a part."""
     columns, closed = FIGURES[part].split(), part == "closed"
     sizes, live = (["n_train", "n"], ["live: difference", "covered"]) if closed else ([], [])
-    heads = [
-        "stream",
-        "seeds",
-        *["training", "stream"][: len(sizes)],
-        *map(HEADS.get, columns),
-        *live,
-        "seconds",
-    ]
+    heads = ["stream", "seeds", *["training", "stream"][: len(sizes)], *map(HEADS.get, columns), *live, "seconds"]
     rows = []
     for name, runs in streams.items():
         cells = [f"{over_seeds(runs, size).mean:.0f}" for size in sizes]

@@ -82,14 +82,12 @@ def test_half_of_the_classes_are_known_in_a_validation_split():
         X, y = numbered([10] * n_classes)
         parts = validation_split(X, y, seed=3)
         assert (len(parts.known), len(parts.unknown)) == (n_known, n_classes - n_known)
-        assert set(parts.y_fit.tolist()) == set(parts.y_closed.tolist()) == set(parts.known)
-        assert set(parts.y_open.tolist()) == set(range(n_classes))
-        assert (len(parts.X_fit), len(parts.X_closed)) == (6 * n_known, 4 * n_known)
-        fit, opened, closed = (X[:, 0].tolist() for X in (parts.X_fit, parts.X_open, parts.X_closed))
+        assert set(parts.y_train.tolist()) == set(parts.known)
+        assert set(parts.y_test.tolist()) == set(range(n_classes))
+        assert (len(parts.X_train), np.isin(parts.y_test, parts.known).sum()) == (6 * n_known, 4 * n_known)
+        fit, opened = (X[:, 0].tolist() for X in (parts.X_train, parts.X_test))
         assert sorted(fit + opened) == list(range(10 * n_classes))
-        assert set(closed) < set(opened) or n_classes == 1
-        np.testing.assert_array_equal(y[opened], parts.y_open)
-        np.testing.assert_array_equal(y[closed], parts.y_closed)
+        np.testing.assert_array_equal(y[opened], parts.y_test)
 
 
 def test_validation_split_may_share_the_seed_of_the_split():

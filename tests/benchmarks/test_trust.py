@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.trust import closed_streams, overlap, running
+from benchmarks.trust import closed, overlap, running
 from benchmarks.trust.__main__ import main
 from benchmarks.trust.criteria import criteria
 from benchmarks.trust.running import Run, read
@@ -20,11 +20,9 @@ def same(a, b) -> bool:
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("X_train", "y_train", "X", "y"))
 
 
-@pytest.mark.parametrize(
-    "stream", [s for s in closed_streams.STREAMS if s.split("/")[0] in ("river", "gaussians", "blobs")]
-)
+@pytest.mark.parametrize("stream", [s for s in closed.STREAMS if s.split("/")[0] in ("river", "gaussians", "blobs")])
 def test_a_closed_stream_is_that_of_its_seed_and_has_no_new_class(stream):
-    given, again, other = (closed_streams.problem(stream, seed, 500) for seed in (3, 3, 4))
+    given, again, other = (closed.problem(stream, seed, 500) for seed in (3, 3, 4))
     assert len(given.X) == len(given.y) == 500
     assert given.arguments == {}
     assert set(given.y.tolist()) <= set(given.y_train.tolist())

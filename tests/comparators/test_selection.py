@@ -42,12 +42,12 @@ def test_a_selected_model_knows_its_classes(method):
 def test_the_parameters_selected_are_the_best_of_the_grid():
     X, y = four_gaussians()
     parts = validation_split(X, y, 0)
-    truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, -1)
+    truth = np.where(np.isin(parts.y_test, np.array(parts.known)), parts.y_test, -1)
     values = {}
     for sigma in METHODS["OSNN"].cuts[1]:
-        model = METHODS["OSNN"].make(sigma=sigma).fit(parts.X_fit, parts.y_fit)
-        open_f = micro_f(truth, model.predict(parts.X_open))
-        values[sigma] = open_f + micro_f(parts.y_closed, model.predict(parts.X_closed))
+        model = METHODS["OSNN"].make(sigma=sigma).fit(parts.X_train, parts.y_train)
+        open_f = micro_f(truth, model.predict(parts.X_test))
+        values[sigma] = open_f + micro_f(truth[truth >= 0], model.predict(parts.X_test[truth >= 0]))
     assert values[select("OSNN", X, y, seed=0).get_params()["sigma"]] == max(values.values())
 
 
@@ -56,16 +56,16 @@ def test_shared_machines_decide_as_a_model_fitted_alone(scaling):
     X, y = four_gaussians()
     X = X * [1.0, 0.2]
     parts = validation_split(X, y, 1)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, parts.X_fit)
+    pool = MachinePool(parts.X_train, parts.y_train, parts.X_test, parts.X_train)
     for other in ("each", "one", "none"):  # what the pool keeps of another scaling must not leak
         pool(PISVM(gamma=1.0, scaling=other).requests()[0])
     model = WSVM(C=2.0, gamma=1.0, cap_gamma=0.5, scaling=scaling)
     opinions = []
     for request in model.requests():
         trained, margins = pool(request)
-        opinions.append(model.opinion(request, model.calibrate(request, trained, parts.y_fit), margins))
-    shared = model.combine(opinions, np.unique(parts.y_fit))
-    alone = model.fit(parts.X_fit, parts.y_fit).decide(parts.X_open)
+        opinions.append(model.opinion(request, model.calibrate(request, trained, parts.y_train), margins))
+    shared = model.combine(opinions, np.unique(parts.y_train))
+    alone = model.fit(parts.X_train, parts.y_train).decide(parts.X_test)
     assert shared.label.tolist() == alone.label.tolist()
     assert shared.unknownness == pytest.approx(alone.unknownness)
 

@@ -122,13 +122,8 @@ class QDAChi2(OpenSetClassifier):
         self.log_determinants_ = np.log(values).sum(axis=1)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
-        distances = np.stack(
-            [
-                (((X - mean) @ whitening) ** 2).sum(axis=1)
-                for mean, whitening in zip(self.means_, self.whitenings_, strict=True)
-            ],
-            axis=1,
-        )
+        pairs = zip(self.means_, self.whitenings_, strict=True)
+        distances = np.stack([(((X - mean) @ whitening) ** 2).sum(axis=1) for mean, whitening in pairs], axis=1)
         best = (distances + self.log_determinants_).argmin(axis=1)
         return Decisions(self.classes_[best], np.take_along_axis(distances, best[:, None], axis=1)[:, 0])
 

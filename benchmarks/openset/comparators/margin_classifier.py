@@ -17,6 +17,7 @@ from sklearn.svm import SVC, OneClassSVM
 
 from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier
 
+Rows = NDArray[np.float64]
 CACHE_MEGABYTES = 500
 NEVER = 1e300
 """Unknownness of an instance to which no class gives any probability; finite, so that it can be ranked."""
@@ -165,13 +166,7 @@ class MachinePool:
         Instances by whose ranges the features of both are scaled.
     """
 
-    def __init__(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.int64],
-        X_query: NDArray[np.float64],
-        X_ranges: NDArray[np.float64],
-    ) -> None:
+    def __init__(self, X: Rows, y: NDArray[np.int64], X_query: Rows, X_ranges: Rows) -> None:
         self.y, self._fitted, self._query = y, X, X_query
         self._scalings = {kind: make_scaling(X_ranges, kind) for kind in SCALINGS}
         self._kept: tuple[str, Kernel] | None = None

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from benchmarks.openset.comparators.base import UNKNOWN, Decisions, OpenSetClassifier
 from benchmarks.openset.comparators.evm import ExtremeValueMachine
 from benchmarks.openset.comparators.gaussian import GaussianMixtures, LDAPosterior, QDAChi2
-from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier, Request
+from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier, Request, Rows
 from benchmarks.openset.comparators.neighbours import OSNN, KNNDistance
 from benchmarks.openset.comparators.one_vs_set import OneVsSet
 from benchmarks.openset.comparators.weibull_machines import PISVM, WOSVM, WSVM
-from benchmarks.paper.protocol import ValidationSplit, validation_split
+from benchmarks.paper.protocol import Split, validation_split
 
 COSTS = tuple(2.0**power for power in range(-5, 6))
 GAMMAS = tuple(2.0**power for power in range(-8, 4))
@@ -94,7 +94,7 @@ def select(method: str, X_train: NDArray[np.float64], y_train: NDArray[np.int64]
 
 def select_family(
     methods: Iterable[str],
-    X_train: NDArray[np.float64],
+    X_train: Rows,
     y_train: NDArray[np.int64],
     seed: int,
     held: Mapping[str, Any] | None = None,
@@ -118,27 +118,25 @@ def select_family(
         Parameters that are not searched but have this value, in the methods that have them.
     """
     parts = validation_split(X_train, y_train, seed)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X_train)
+    pool = MachinePool(parts.X_train, parts.y_train, parts.X_test, X_train)
     chosen = {name: choose_parameters(name, parts, pool, held or {}) for name in methods}
     return {name: ALL[name].make(**parameters).fit(X_train, y_train) for name, parameters in chosen.items()}
 
 
-def choose_parameters(
-    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any]
-) -> dict[str, Any]:
+def choose_parameters(name: str, parts: Split, pool: MachinePool, held: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a method that do best on a validation split, the first of equals.
 
     `pool` has machines trained on the fitting part, with the open simulation as query.
     """
     make, grid, cuts = ALL[name]
     grid = {**grid, **{key: (value,) for key, value in held.items() if key in make().get_params()}}
-    truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, UNKNOWN)
+    truth = np.where(np.isin(parts.y_test, np.array(parts.known)), parts.y_test, UNKNOWN)
     closed = truth != UNKNOWN
     opinions: dict[Request, NDArray[np.float64]] = {}
 
     def decided(model: OpenSetClassifier) -> Decisions:
         if not isinstance(model, MarginClassifier):
-            return model.fit(parts.X_fit, parts.y_fit).decide(parts.X_open)
+            return model.fit(parts.X_train, parts.y_train).decide(parts.X_test)
         for request in model.requests():
             if request not in opinions:
                 trained, margins = pool(request)

@@ -101,12 +101,7 @@ STARTS: dict[str, Start] = {"CD-OSR": "random", "CD-OSR class-wise": "classwise"
 """As the paper begins, each group spread over 30 subclasses; and with a subclass for each class."""
 
 ENTRIES = {
-    **{
-        name: Entry(partial(CoCluster, start=start, grid=COARSE), "whole", "the paper's, 35 points of its grid")
-        for name, start in STARTS.items()
-    },
-    **{
-        f"{name}, full grid": Entry(partial(CoCluster, start=start, grid=FULL), "whole", "the paper's, all 294")
-        for name, start in STARTS.items()
-    },
+    f"{name}{where}": Entry(partial(CoCluster, start=start, grid=grid), "whole", f"the paper's, {points}")
+    for where, grid, points in (("", COARSE, "35 points of its grid"), (", full grid", FULL, "all 294"))
+    for name, start in STARTS.items()
 }

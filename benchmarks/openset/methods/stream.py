@@ -12,8 +12,9 @@ import numpy as np
 from benchmarks.deciding import steps, train
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup, blobs
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.config import grouped, parameters
+from stream_osr.config import grouped
 from stream_osr.model.feature_space.whitening import whiten
+from stream_osr.parameters import parameters
 from stream_osr.training.trained import TrainedModel
 
 OURS = "stream-osr"
@@ -21,6 +22,9 @@ OURS = "stream-osr"
 
 class Stream(Method):
     """The method of this project with its defaults; the number of principal components is all it is told."""
+
+    learning = False
+    """Whether each known class learns what is called it."""
 
     def __init__(self, setup: Setup, **changed: Any) -> None:
         self.arguments: dict[str, Any] = {"seed": setup.seed, "n_jobs": 1, **changed}
@@ -39,10 +43,7 @@ class Stream(Method):
     def decide(self, X: np.ndarray, batch_size: int | None, delay: int) -> Outcome:
         """Run the test part through a fresh stream."""
         begin = time.perf_counter()
-        if delay:
-            decisions, discovery = self._waiting(X, batch_size, delay)
-        else:
-            decisions, discovery = self._at_once(X, batch_size)
+        decisions, discovery = self._decided(X, batch_size, delay)
         seconds = time.perf_counter() - begin
         if sorted(d.key for d in decisions) != list(range(len(X))):
             raise RuntimeError(f"{len(decisions)} decisions for {len(X)} instances")
@@ -58,32 +59,20 @@ class Stream(Method):
             discovery=discovery,
         )
 
-    def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
-        chosen = parameters(**self.arguments, batch_size=batch_size)
-        rows = whiten(self.trained.whitening, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
-        batches = list(steps(self.trained, rows, chosen))
-        decisions, stream = [decision for _, batch in batches for decision in batch.decisions], batches[-1][0]
-        emerged = set(stream.life.ids[stream.life.emerged].tolist())
-        sizes = zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True)
-        emerging = [(key, size, key in emerged) for key, size in sizes]
-        return decisions, self._discovery(emerging, stream.life.delta, decisions)
-
-    def _waiting(
-        self, X: np.ndarray, batch_size: int | None, delay: int, learning: bool = False
-    ) -> tuple[list[Decision], dict[str, Any]]:
-        """Decide one by one; `learning`: each known class learns what is called it."""
+    def _decided(self, X: np.ndarray, batch_size: int | None, delay: int) -> tuple[list[Decision], dict[str, Any]]:
+        """Stream all instances, `step` of them at a time."""
         arguments = grouped(**self.arguments, batch_size=batch_size, decision_delay=delay)
         model = OpenSetRecognizer.from_trained(self.trained, **arguments)
         decisions: list[Decision] = []
-        for key, row in enumerate([*X.tolist(), None]):
-            if row is None:
+        step = 1 if self.learning else len(X)
+        for begin in range(0, len(X), step):
+            model.learn_rows(X[begin : begin + step], key=range(begin, min(begin + step, len(X))))
+            if begin + step >= len(X):
                 model.flush()
-            else:
-                model.learn_one(dict(enumerate(row)), key=key)
             found = list(model.drain())
             decisions.extend(found)
             for decision in found:
-                if learning and decision.label != UNKNOWN:
+                if self.learning and decision.label != UNKNOWN:
                     model.learn_label(decision.key, decision.label)
         summary = model.summary()
         return decisions, self._discovery(summary.emerging, summary.delta, decisions)
@@ -108,8 +97,7 @@ class Stream(Method):
 class Learning(Stream):
     """Nothing frozen: what is called a known class is learnt by that class, batch after batch."""
 
-    def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
-        return self._waiting(X, batch_size, 0, learning=True)
+    learning = True
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
