@@ -110,7 +110,7 @@ class ServiceSettings(BaseSettings):
     """Compression of published messages."""
 
     batch_size: AtLeastOne | None = None
-    """Records in a micro-batch. Default: as in the model."""
+    """Instances in a micro-batch. Default: as in the model."""
     max_wait: Seconds | None = 1.0
     """Seconds after which a partial micro-batch is closed."""
     commit_batches: AtLeastOne = 8

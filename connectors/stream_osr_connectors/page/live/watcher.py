@@ -120,7 +120,7 @@ class Watcher:
         self._wanted.set()
 
     def command(self, body: object, by: str) -> CommandReceipt:
-        """Send the command in a request, as :func:`.command.parse_request` reads it, and publish the next state.
+        """Send the command in a request, as :func:`.parsing.parse_request` reads it, and publish the next state.
 
         Raises
         ------
