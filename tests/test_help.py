@@ -119,7 +119,7 @@ def test_the_help_of_the_service_has_the_form_of_the_others_and_a_section_for_ea
     page = invoked("serve", "--help").stdout
     headings = [line.removesuffix(":") for line in page.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings == ["Options", *SUBJECTS.values()]
-    assert "  --batch-size <int>              Records in a micro-batch." in page
+    assert "  --batch-size <int>              Instances in a micro-batch." in page
     assert max(map(len, page.splitlines())) <= 80
     assert "--batch-size" not in invoked("topics", "--help").stdout
 

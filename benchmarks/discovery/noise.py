@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,14 @@ STREAMS = {
 """Instances of each stream, and the shares of the new class and of noise."""
 
 
-def source(dataset: str, seed: int) -> tuple[TrainedModel, np.ndarray]:
+class Source(NamedTuple):
+    """A trained model, and the means of all classes, shape (C + 1, d), the new one last."""
+
+    trained: TrainedModel
+    mean: np.ndarray
+
+
+def source(dataset: str, seed: int) -> Source:
     """Draw centres of known classes and of the new one, shape (6, d), and train on the known classes."""
     d = DIMENSIONS[dataset]
     rng = np.random.default_rng([seed, d])
@@ -62,13 +69,14 @@ def source(dataset: str, seed: int) -> tuple[TrainedModel, np.ndarray]:
         if distance.min() > NEAREST:
             break
     y = np.repeat(np.arange(KNOWN), 200)
-    return train(mean[y] + rng.normal(size=(len(y), d)), y, parameters(seed=seed)), mean
+    return Source(train(mean[y] + rng.normal(size=(len(y), d)), y, parameters(seed=seed)), mean)
 
 
 def stream(
-    mean: np.ndarray, n: int, new: float, noise: float, rng: np.random.Generator
+    given: Source, n: int, new: float, noise: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw n rows, and of which of `KINDS` each is."""
+    mean = given.mean
     kind = rng.choice(3, size=n, p=[1.0 - new - noise, new, noise])
     label = np.where(kind == 1, KNOWN, rng.integers(KNOWN, size=n))
     rows = mean[label] + rng.normal(size=(n, mean.shape[1]))
@@ -101,18 +109,18 @@ def judge(model: OpenSetRecognizer, events: Sequence[Event], kind: np.ndarray) -
 
 def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     """Yield what was announced in each stream."""
-    trained, mean = source(dataset, seed)
+    given = source(dataset, seed)
 
     def fresh() -> OpenSetRecognizer:
-        return OpenSetRecognizer.from_trained(trained, seed=seed, batch_size=BATCH)
+        return OpenSetRecognizer.from_trained(given.trained, seed=seed, batch_size=BATCH)
 
     for name, shape in STREAMS.items():
-        rows, kind = stream(mean, *shape, np.random.default_rng([seed, 3]))
+        rows, kind = stream(given, *shape, np.random.default_rng([seed, 3]))
         model = fresh()
         yield {"stream": name, **judge(model, listen(model, rows), kind)}
     model, rng = fresh(), np.random.default_rng([seed, 4])
-    burst, of_burst = stream(mean, BURST, 0.0, 1.0, rng)
-    rows, kind = stream(mean, LENGTH, SHARE, 0.0, rng)
+    burst, of_burst = stream(given, BURST, 0.0, 1.0, rng)
+    rows, kind = stream(given, LENGTH, SHARE, 0.0, rng)
     listen(model, burst)
     if alive := [key for key, _, emerged in model.summary().emerging if emerged]:
         model.mute(alive)
