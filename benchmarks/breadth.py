@@ -45,7 +45,7 @@ NEIGHBOURS = 5
 CROWD = 20
 TREES = 200
 BEYOND = 0.05
-"""Share of the held-back training instances beyond the threshold; a fifth of them is held back."""
+"""Share of the validation instances beyond the threshold. A fifth of the training instances is validation data."""
 
 Score = Callable[[np.ndarray], np.ndarray]
 """The novelty of rows, shape (n,); more is stranger."""

@@ -114,7 +114,7 @@ def false_in(dataset: str) -> Callable[[Runs], str]:
 
 
 def delays(runs: Runs) -> list[int]:
-    """List the delays of the changes that were told."""
+    """List the delays of the announced changes."""
     return [run["delay"] for run in runs if run.get("delay") is not None]
 
 

@@ -48,7 +48,7 @@ from benchmarks.openset.tuned import Said, Tuned
 MOST_CLUSTERS = 100
 """Of a class in MINAS: the paper's number. Of a member of the ensemble in ECSMiner: the package's default is 50."""
 LABELS_AFTER = 200
-"""Instances after which a true label is told: the paper's 1000 are more than some of the streams here have."""
+"""Instances after which a model gets a true label. The 1000 of the paper exceed the length of some streams here."""
 MEMBERS = 3
 """Of ECHO's ensemble: with fewer, the package's confidences are all alike."""
 LOOK = 64
@@ -70,7 +70,7 @@ def quiet() -> Any:
 
 
 def predictions(model: Any, X: np.ndarray, size: int, answers: np.ndarray | None = None) -> Said:
-    """Decide rows by so many at once; a model is told the answers of each after its decision."""
+    """Decide rows in batches. A model gets the true labels of a batch after its decisions."""
     predicted = []
     with quiet():
         for at in range(0, len(X), size):
