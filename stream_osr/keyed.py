@@ -333,6 +333,31 @@ class Keyed:
         for stream in self._awake.values():
             _set_least(stream, value)
 
+    def carry_over(self, earlier: Keyed) -> None:
+        """Continue the streams of all keys of an earlier model (:meth:`OpenSetRecognizer.carry_over`).
+
+        Parameters
+        ----------
+        earlier
+            Recognizers by key of the earlier model. They must have no delayed decision: call :meth:`flush` first,
+            and drain them. They are empty afterwards.
+
+        Raises
+        ------
+        InvalidParameter, InvalidLabel
+            If the new model cannot continue a stream. The streams of earlier keys are then carried over already.
+        """
+        for by in [*earlier]:
+            ended, stream = earlier._streams[by], _KeyedStream()
+            self._model(by, stream).carry_over(earlier._model(by, ended))
+            stream.seen, stream.decided, stream.unknown, stream.emerged = (
+                ended.seen, ended.decided, ended.unknown, ended.emerged
+            )  # fmt: skip
+            self._streams[by] = stream
+            del earlier._streams[by]
+            earlier._forget(by, ended)
+            self._collect(by, stream)
+
     # The state of all keys.
 
     def as_state(self) -> dict[str, Any]:

@@ -224,7 +224,7 @@ def go_on_serving(partition: Partition, rows: Sequence[Row], begin: int) -> dict
         partition, outcome = step(partition, PLACE, batch, (), Boundary(batch[-1].offset + 1), decode)
         out["decisions"] += [
             [o.offset, (o.key or b"").decode(), d.label, d.subclass_id, list(d.probabilities.values())]
-            for o, d in outcome.decisions
+            for o, d, *_ in outcome.decisions
         ]
         out["events"] += [[type(event).__name__, event.seq] for event in outcome.events]
     out["waiting"] = [[o.offset, o.timestamp, (o.key or b"").decode("latin-1")] for o in partition.waiting]

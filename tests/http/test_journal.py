@@ -9,6 +9,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.http_service.journal import InstanceJournal, JournalLine, JournalSource
+from stream_osr_connectors.json_fields import JsonFields
 
 
 def line(n: int) -> JournalLine:
@@ -23,7 +24,7 @@ def test_old_segments_are_deleted_and_a_missing_one_is_an_error(tmp_path: Path) 
     assert len(journal.segments) == 10
     assert journal.immediate(journal.find("k24")) == {"label": "of 24"}
     assert journal.find("k22") is None
-    source = JournalSource(journal, ["a"])
+    source = JournalSource(journal, JsonFields("key", "time", features=["a"]))
     source.while_waiting(lambda: None)
     records = [next(source) for _ in range(30)]
     assert [each.position["row"] for each in records] == [*range(1, 31)]

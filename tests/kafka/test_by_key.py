@@ -180,7 +180,7 @@ class Stepper:
         ]
         end = Boundary(begin + len(records), closes=closes)
         self.state, out = step(self.state, PLACE, records, (), end, STREAM_KEY.decode, STREAM_KEY)
-        return [str((origin.by, decision)) for origin, decision in out.decisions]
+        return [str((origin.by, decision)) for origin, decision, _ in out.decisions]
 
     def read(self) -> Partition | None:
         at, lineage = self.state.history.last, self.state.lineage
@@ -258,7 +258,7 @@ def test_keys_follow_another_model_with_one_decision_for_each_record(tmp_path: P
     assert recovery.is_earlier(stepper.state)
     state, handed = recovery.hand_over(PLACE, stepper.state, 0)
     assert len(decided) + len(handed.decisions) == 200
-    assert {origin.by for origin, _ in handed.decisions} == {*keys}
+    assert {origin.by for origin, *_ in handed.decisions} == {*keys}
     assert len(handed.streams) == len(handed.events)
     assert state.keys is not None
     assert [*state.keys] == ([*keys] if change == "carry" else [])
@@ -279,7 +279,7 @@ def test_a_boundary_closes_some_keys_at_a_time_and_labels_of_quiet_keys(
         end = Boundary(9, 0, number)
         assert cuts.ready([], stepper.state.history.last, size=16, due=True, requested=False, labels=0) == (0, end)
         stepper.state, out = step(stepper.state, PLACE, [], [], end, STREAM_KEY.decode, STREAM_KEY)
-        decided.append([(origin.by, origin.offset) for origin, _ in out.decisions])
+        decided.append([(origin.by, origin.offset) for origin, *_ in out.decisions])
         assert out.place == f"8-0-closed{number}"
         assert stepper.state.keys is not None
         assert stepper.state.keys.awake == 1
@@ -312,7 +312,7 @@ def test_delayed_decisions_by_key_are_released_at_the_end(tmp_path: Path) -> Non
     assert (len(first), stepper.state.undecided, stepper.state.delayed) == (28, 0, 12)
     recovery = Recovery(stepper.settings, stepper.model, stepper.snapshots)
     state, output = recovery.flushed(PLACE, stepper.state)
-    assert [origin.offset for origin, _ in output.decisions] == list(range(28, 40))
+    assert [origin.offset for origin, *_ in output.decisions] == list(range(28, 40))
     assert (state.delayed, state.first) == (0, None)
 
 

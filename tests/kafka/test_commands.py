@@ -162,7 +162,7 @@ def test_commands_take_effect_once_and_are_replayed_where_they_were(broker: Brok
             ]
             new = [parse_record(value) for value in commands[last.labels : end.labels] if value != b"{"]
             state, outcome = step(state, (stream.topic, number), records, new, Boundary(*end), decode)
-            expected += [json.loads(json.dumps(decision.as_dict())) for _, decision in outcome.decisions]
+            expected += [json.loads(json.dumps(decision.as_dict())) for _, decision, *_ in outcome.decisions]
             types += [type(event).__name__ for event in outcome.events]
         assert [{k: v for k, v in value.items() if k in expected[0]} for value in values] == expected
         assert stream.event_types(number) == types

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from stream_osr.errors import ConnectorError
+from stream_osr_connectors.engine import DecidedRecord
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.wire import messages as wire
@@ -29,7 +30,7 @@ def made() -> tuple[list[Outgoing], list[Outgoing]]:
         model.learn_one(x, key=f"k{number}", t=float(number))
     model.close_batch()
     origins = (wire.RecordOrigin(n, 5, b"k", (("trace", b"1"),)) for n in range(128))
-    decided = list(zip(origins, model.drain(), strict=True))
+    decided = [*map(DecidedRecord, origins, model.drain())]
     events = list(model.drain_events())
     assert decided
     assert events

@@ -83,7 +83,7 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -
         received = [Message(*PLACE, last.offset + place, *each) for place, each in enumerate(batch)]
         due = Boundary(last.offset + len(received), end)
         after, outcome = step(partition, PLACE, received, log.commands(last.labels, end), due, decode)
-        decided = [origin.offset for origin, _ in outcome.decisions]
+        decided = [origin.offset for origin, _, *_ in outcome.decisions]
         refused = [message.offset for message, _ in outcome.taken.refused]
         assert len(received) == len(decided) + len(refused) + outcome.taken.labelled
         assert not {*decided} & {*refused}

@@ -27,6 +27,7 @@ from stream_osr import (
     UnknownRateJumped,
 )
 from stream_osr.discovery.event_base import Moment
+from stream_osr_connectors.engine import DecidedRecord
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
@@ -54,7 +55,7 @@ PUBLISHER = publisher(10_000)
 
 
 def value_of(decision: Decision) -> Any:
-    (published,) = PUBLISHER.decisions(PLACE, [(origin_of(message(b"")), decision)])
+    (published,) = PUBLISHER.decisions(PLACE, [DecidedRecord(origin_of(message(b"")), decision)])
     return orjson.loads(published.value or b"")
 
 
@@ -244,19 +245,19 @@ origins = st.builds(
 
 
 @examples(100)
-@given(st.lists(st.tuples(origins, decisions), max_size=6), st.integers(0, 99))
+@given(st.lists(st.builds(DecidedRecord, origins, decisions, st.none()), max_size=6), st.integers(0, 99))
 def test_a_batch_of_decisions_is_encoded_as_each_from_scratch(
-    decided: list[tuple[RecordOrigin, Decision]], number: int
+    decided: list[DecidedRecord[RecordOrigin]], number: int
 ) -> None:
     made = PUBLISHER.decisions(Place("in", number), decided)
-    expected = [slowly(number, origin, decision) for origin, decision in decided]
+    expected = [slowly(number, origin, decision) for origin, decision, _ in decided]
     assert [tuple(each) for each in made] == [tuple(each) for each in expected]
 
 
 def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
     """Everything else names the topic as it is."""
     decisions, events = stream_with_names()
-    decided = [(RecordOrigin(n, 5, None, ()), decision) for n, decision in enumerate(decisions)]
+    decided = [DecidedRecord(RecordOrigin(n, 5, None, ()), decision) for n, decision in enumerate(decisions)]
     outcome = PartitionOutput(decided, events, TakenRecords(), "63", 5)
     again = PUBLISHER._replace(names={"in": "in+1"})
     for publish in (lambda p: p.decisions(PLACE, decided), lambda p: p.events(PLACE, outcome)):

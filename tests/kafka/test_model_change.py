@@ -80,7 +80,7 @@ def portion(state: Partition, size: int) -> list[Any]:
 
 
 def decided(outcomes: list[PartitionOutput]) -> list[int]:
-    return [origin.offset for outcome in outcomes for origin, _ in outcome.decisions]
+    return [origin.offset for outcome in outcomes for origin, _, *_ in outcome.decisions]
 
 
 def emerged(outcomes: list[PartitionOutput]) -> list[int]:
@@ -95,9 +95,9 @@ def test_every_record_has_one_decision(tmp_path: Path, change: str) -> None:
     assert (found.new, found.replay, recovery.is_earlier(found.state)) == (False, (), True)
     state, handed = recovery.hand_over(PLACE, found.state, 0)
     assert not recovery.is_earlier(state)
-    assert [d.key for _, d in handed.decisions] == [f"k{n}" for n in range(END - HELD_BACK, END)]
+    assert [d.key for _, d, _ in handed.decisions] == [f"k{n}" for n in range(END - HELD_BACK, END)]
     upgrade.state.model.flush()
-    assert [d for _, d in handed.decisions] == list(upgrade.state.model.drain()), "as the earlier model saw them"
+    assert [d for _, d, _ in handed.decisions] == list(upgrade.state.model.drain()), "as the earlier model saw them"
     after, outcomes = advance(state, [portion(state, 64)])
     assert decided([*upgrade.outcomes, handed, *outcomes]) == list(range(END + 64 - HELD_BACK))
     assert len(after.waiting) == HELD_BACK
@@ -106,7 +106,7 @@ def test_every_record_has_one_decision(tmp_path: Path, change: str) -> None:
     if change == "carry":
         assert emerged(outcomes) == []
         truth = [label for _, label in stream_part(1000)]
-        ids = {d.subclass_id for origin, d in outcomes[0].decisions if truth[origin.offset] == "new"}
+        ids = {d.subclass_id for origin, d, _ in outcomes[0].decisions if truth[origin.offset] == "new"}
         assert ids == set(emerged(upgrade.outcomes))
         assert outcomes[0].decisions[0][1].seq == END
 

@@ -248,7 +248,7 @@ def test_another_batch_size_applies_from_the_next_step_on(
     state, handed = recovery.hand_over(PLACE, replay(found, everything), 0)
     assert (handed.decisions, handed.events, state.undecided, recovery.is_earlier(state)) == ([], [], 36, False)
     state, second = step(state, PLACE, everything[100:], (), Boundary(200), DECODE)
-    decided = [origin.offset for outcome in (first, second) for origin, _ in outcome.decisions]
+    decided = [origin.offset for outcome in (first, second) for origin, _, *_ in outcome.decisions]
     assert decided == list(range(200 - len(state.waiting)))
     assert (len(state.waiting), state.undecided) == (20, 0), "these are delayed"
 

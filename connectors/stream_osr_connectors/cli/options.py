@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _SUBJECTS = {
     "Input and output": "http config model input truth output events errors checkpoint checkpoint_every resume "
-    "follow format csv_safe title state horizon segment_bytes",
+    "on_model_change follow format csv_safe title state horizon segment_bytes",
     "Columns and values": "label key time by stream features categorical numeric alarms missing on_missing absent "
     "label_type hide image",
     "Training": "group pca seed yes",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
@@ -57,6 +57,9 @@ class RunOptions(options.SharedOptions):
     checkpoint: Path | None = option("Checkpoint file (default: OUTPUT.checkpoint).")
     checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
     resume: bool = option("Resume from the checkpoint, if it exists.", "--resume", default=False)
+    on_model_change: Literal["refuse", "carry"] = option(
+        "With --resume and another model: refuse to resume, or carry the subclasses over to it.", default="refuse"
+    )
     follow: bool = option(
         "At the end of the input, wait for more, until Ctrl-C or SIGTERM.", "--follow", default=False
     )
@@ -106,13 +109,15 @@ def run(given: RunOptions) -> None:
     paths = {name: getattr(given, name) for name in ("model", "input", "output", "events", "errors", "checkpoint")}
     options.check_distinct(**paths)
     started = given.started(console)
-    recognizer = begin(given) if started is None else started.model
+    recognizer, successor = begin(given) if started is None else started.model, None
+    if started is not None and given.on_model_change == "carry" and is_another(given.model, recognizer):
+        recognizer = successor = begin(given)
     check_categories(recognizer, options.feature_list(given.categorical) or [])
     if started is not None:
-        console.say(*go_on(given, started, given.reading(recognizer)))
+        console.say(*go_on(given, started, given.reading(started.model), changes_model=successor is not None))
     halted = _until_signal()
     with ExitStack() as stack:
-        files = _assemble(stack, console, given, recognizer, started)
+        files = _assemble(stack, console, given, recognizer, started, successor)
         if given.key is None and started is None:
             known = [given.time, given.label, given.by, *map(str, recognizer.trained.names)]
             stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
@@ -140,7 +145,12 @@ def run(given: RunOptions) -> None:
 
 
 def _assemble(
-    stack: ExitStack, console: Terminal, given: RunOptions, recognizer: OpenSetRecognizer, started: Checkpoint | None
+    stack: ExitStack,
+    console: Terminal,
+    given: RunOptions,
+    recognizer: OpenSetRecognizer,
+    started: Checkpoint | None,
+    successor: OpenSetRecognizer | None,
 ) -> FileRun:
     """Open the input and the outputs, and create the run."""
     from stream_osr_connectors.files.file_run import FileRun, check_outputs
@@ -160,7 +170,8 @@ def _assemble(
     if started is not None:
         check_outputs(started, given.outputs)
     sinks = _open_sinks(stack, source, given, recognizer.trained.labels)
-    keys = None if given.by is None else partial(keyed_of, recognizer, checkpoint)
+    first = recognizer if started is None else started.model
+    keys = None if given.by is None else partial(keyed_of, first, checkpoint)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
     rest["contributions"] = given.contributions
     rest |= {
@@ -170,8 +181,10 @@ def _assemble(
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):
             rest["keyed"] = None if keys is None else keys(started.keys)
-            files = FileRun.go_on(started, source, sinks, **rest)
+            files = FileRun.go_on(started, source, sinks, successor, **rest)
         console.say(f"resuming after {counted(started.totals['read'], 'record')}")
+        if successor is not None:
+            console.say(f"the model {given.model} continues from here: the subclasses keep their ids and names")
         return files
     if checkpoint is not None and checkpoint.exists():
         with sole_writer(checkpoint):  # what others write is not replaced
@@ -255,8 +268,21 @@ def begin(given: RunOptions) -> OpenSetRecognizer:
     return OpenSetRecognizer.from_trained(trained, **{**loaded.arguments, **changes})
 
 
-def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) -> list[str]:
+def is_another(path: Path, earlier: OpenSetRecognizer) -> bool:
+    """Return whether a file has not the model of an earlier run, whose number of chains may be smaller."""
+    from stream_osr import OpenSetRecognizer
+
+    trained, count = OpenSetRecognizer.load(path).trained, len(earlier.trained.draws)
+    trained = trained.with_chains(count) if count < len(trained.draws) else trained
+    return trained.fingerprint != earlier.trained.fingerprint
+
+
+def go_on(
+    given: RunOptions, started: Checkpoint, reading: Mapping[str, Any], *, changes_model: bool = False
+) -> list[str]:
     """Resume a run with its original settings, except those that may change.
+
+    With another model, only the settings of the input must stay.
 
     Returns
     -------
@@ -267,19 +293,14 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
     ConnectorError
         If the model is another one, or an option that applies to the whole run differs.
     """
-    from stream_osr import OpenSetRecognizer
-
-    model, trained = started.model, OpenSetRecognizer.load(given.model).trained
-    csv_safe, changes = given.csv_safe, options.given(given, *CHANGES)
-    chains = len(model.trained.draws)
-    if chains < len(trained.draws):
-        trained = trained.with_chains(chains)
-    if trained.fingerprint != model.trained.fingerprint:
+    model, csv_safe, changes = started.model, given.csv_safe, options.given(given, *CHANGES)
+    if not changes_model and is_another(given.model, model):
         raise ConnectorError(
-            f"{given.model} is not the model of the checkpoint. Give that model, or leave out --resume"
+            f"{given.model} is not the model of the checkpoint. Give that model, leave out --resume, or give "
+            "--on-model-change carry to keep the subclasses"
         )
-    begun = {**model.arguments, "chains": chains}
-    other = {name: value for name, value in changes.items() if value != begun[name]}
+    begun = {**model.arguments, "chains": len(model.trained.draws)}
+    other = {name: value for name, value in changes.items() if value != begun[name] and not changes_model}
     for name, value in other.items():
         if name not in SETTABLE:
             raise ConnectorError(_as_begun(f"{_option(name)} {value:g}", f"{_option(name)} {begun[name]}"))

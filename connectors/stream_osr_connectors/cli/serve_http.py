@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from stream_osr.errors import ConnectorError, MissingExtra
 from stream_osr_connectors.cli import options
@@ -26,6 +26,12 @@ class ServeHttpOptions:
     min_probability: float | None = option("Label as unknown below this probability, 0 to 1 (default: 0).")
     half_life: float | None = option("Instances after which the weight of a stream instance halves (default: 200).")
     chains: int | None = option("Number of the model's chains to run. Fewer are faster.")
+    contributions: int | None = option("Show the contributions of N features with each decision.", min=1)
+    by: str | None = option("Field of stream keys: one recognizer for each key, for example for each device.")
+    on_model_change: Literal["refuse", "carry"] = option(
+        "For another model than that of the folder: refuse to start, or carry the subclasses over to it.",
+        default="refuse",
+    )
     checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
     horizon: int = option("Number of latest keys that are decided once.", min=1, default=100_000)
     segment_bytes: int = option(
@@ -72,7 +78,8 @@ def serve_http(given: ServeHttpOptions) -> None:
     try:
         serve(
             listening, given.state, model, horizon=given.horizon, checkpoint_every=given.checkpoint_every,
-            segment_bytes=given.segment_bytes, tokens=tokens, names=given.name or (), ready=ready,
+            segment_bytes=given.segment_bytes, by=given.by, contributions=given.contributions,
+            carries=given.on_model_change == "carry", tokens=tokens, names=given.name or (), ready=ready,
         )  # fmt: skip
     finally:
         listening.close()

@@ -3,6 +3,7 @@
 A door (files, HTTP, Kafka, Spark) says where records come from and where results go. Everything else belongs in here.
 """
 
-from .stream import RecordStream, Refusal, check_record
+from .model_change import check_carries
+from .stream import DecidedRecord, RecordStream, Refusal, check_contributions, check_record
 
-__all__ = ["RecordStream", "Refusal", "check_record"]
+__all__ = ["DecidedRecord", "RecordStream", "Refusal", "check_carries", "check_contributions", "check_record"]

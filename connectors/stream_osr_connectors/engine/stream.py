@@ -7,8 +7,9 @@ fail are refused, and the others stay.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import repeat
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -17,8 +18,10 @@ import numpy as np
 
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.decision import FailedDecision
-from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
+from stream_osr.discovery.event_base import NEW_VALUE
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, NotTrained, StreamOSRError
 from stream_osr.instances.labels import as_known
+from stream_osr.stream.contributions import Contributions
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recognizer_state import set_aside
 from stream_osr.training.schema_check import check_features
@@ -55,6 +58,24 @@ class Refusal(NamedTuple):
     failed: FailedDecision | None = None
 
 
+class DecidedRecord(NamedTuple, Generic[T]):
+    """A decision.
+
+    Attributes
+    ----------
+    item
+        Its record, or ``None`` if it is not known.
+    decision
+        The decision.
+    contributions
+        Contributions of the features, or ``None`` if the stream computes none.
+    """
+
+    item: T
+    decision: Decision
+    contributions: Contributions | None = None
+
+
 class RecordStream(Generic[T]):
     """A recognizer, and the records without a final decision.
 
@@ -76,6 +97,10 @@ class RecordStream(Generic[T]):
         Whether each decision needs its record. Otherwise the records of rows that are decided at once are not known.
     fatal
         Errors at the closing of a micro-batch that are raised at once. The stream has not changed then.
+    contributions
+        Number of features whose contributions each decision has
+        (:meth:`stream_osr.OpenSetRecognizer.contributions_many`). They are those of the state at the end of the
+        micro-batch. ``None``: decisions have no contributions.
 
     Attributes
     ----------
@@ -99,6 +124,7 @@ class RecordStream(Generic[T]):
         batch_size: int | None = None,
         recalls: bool = True,
         fatal: tuple[type[Exception], ...] = (StreamOSRError,),
+        contributions: int | None = None,
     ) -> None:
         self.model = model
         self.waiting: deque[T | None] = deque(repeat(None, model.pending) if waiting is None else waiting)
@@ -106,6 +132,13 @@ class RecordStream(Generic[T]):
         self._labels: list[tuple[T, Evidence]] = []
         self.refused: list[tuple[T | None, Refusal]] = []
         self.accepted = self.labelled = self.skipped = self.counted = 0
+        self._top, self._explained = contributions, deque[Contributions]()
+        self._features: deque[Mapping[Any, object]] = deque()
+        """Features of the records that wait, if contributions are computed."""
+        if contributions is not None:
+            check_contributions(contributions, model.decision_delay)
+            self._features.extend(len(model.value.decisions) * [{}])
+            self._features.extend(_as_read(model))
 
     def take(self, item: T, record: Record, group: object = None) -> bool:
         """Learn or decide a record, or refuse it. Return whether it was accepted.
@@ -145,12 +178,15 @@ class RecordStream(Generic[T]):
             self.counted += self.model.counters["bad_rows"] - bad
             return False
         if not accepted:
+            self._explain()
             return False
         if self.model.counters["skipped"] > skipped:
             self.skipped += 1
         elif label is None:
             self.waiting.append(item)
             self.accepted += 1
+            if self._top is not None:
+                self._features.append(record.features)
         else:
             self.labelled += 1
             if trains:
@@ -158,6 +194,7 @@ class RecordStream(Generic[T]):
             if len(self.model.value.evidence) <= 1:  # a micro-batch has used the earlier ones
                 self._labels.clear()
             self._labels.append((item, self.model.value.evidence[-1]))
+        self._explain()
         return True
 
     def take_rows(
@@ -180,11 +217,14 @@ class RecordStream(Generic[T]):
         """
         before, names = self.model, self.model.trained.names
         try:
-            self.model = self._with_rows(rows, times, keys)
+            decided = self._top is None
+            if decided:
+                self.model = self._with_rows(rows, times, keys)
         except Exception as error:
             if isinstance(error, MemoryError) and isinstance(error, self._fatal):
                 raise
-            self.model = before
+            self.model, decided = before, False
+        if not decided:
             for item, row, t, key in zip(items(), rows.tolist(), times, keys, strict=True):
                 x: dict[Any, object] = dict(zip(names, row, strict=True))
                 self.take(item, Record(x, key, t))
@@ -206,14 +246,28 @@ class RecordStream(Generic[T]):
         state = self.model.value
         count = len(state.buffer)
         lost = [self.waiting.pop() for _ in range(count)][::-1]
+        self._features.clear()
         self.refused += [(item, Refusal("PROCESS", error)) for item in lost]
         state.buffer.clear()
         state.counters["failed"] += count
 
-    def drain(self) -> Iterator[tuple[T | None, Decision]]:
+    def drain(self) -> Iterator[DecidedRecord[T | None]]:
         """Yield each waiting decision once, with its record."""
         for decision in self.model.drain():
-            yield self.waiting.popleft(), decision
+            its = self._explained.popleft() if self._explained else None
+            yield DecidedRecord(self.waiting.popleft(), decision, its)
+
+    def take_contributions(self) -> list[Contributions]:
+        """Return the contributions of the waiting decisions, and forget them."""
+        found = [*self._explained]
+        self._explained.clear()
+        return found
+
+    def _explain(self) -> None:
+        """Compute the contributions of the new decisions, before another record changes the state."""
+        if self._top is not None and (count := len(self.model.value.decisions) - len(self._explained)) > 0:
+            rows = [self._features.popleft() for _ in range(count)]
+            self._explained.extend(self.model.contributions_many(rows, top=self._top))
 
     def _with_rows(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> OpenSetRecognizer:
         """Return the recognizer after some rows."""
@@ -258,6 +312,7 @@ class RecordStream(Generic[T]):
             self._give_up(error)
             if (again := self._failure(close)) is not None:
                 self.abandon(again)
+        self._explain()
 
     def _failure(self, call: Callable[[OpenSetRecognizer], None]) -> Exception | None:
         """Make a call that may close a micro-batch. Return the error if every attempt fails."""
@@ -295,6 +350,9 @@ class RecordStream(Generic[T]):
             else:
                 self.refused.append((item, Refusal("PROCESS", error, failed.popleft())))
                 self.accepted = max(0, self.accepted - 1)  # it may have been accepted by another object
+        if self._top is not None:
+            own = [self._features.pop() for _ in buffer][::-1]
+            self._features.extend(x for x, each in zip(own, buffer, strict=True) if id(each) in stay)
         known = {id(each): item for item, each in self._labels}
         for label in labels:
             if id(label) not in stay:
@@ -316,3 +374,30 @@ def check_record(model: OpenSetRecognizer, record: Record) -> None:
     except NotTrained:
         return
     check_features(trained, record.features, record.found)
+
+
+def check_contributions(contributions: int | None, decision_delay: int) -> None:
+    """Refuse contributions of delayed decisions, because the state has changed when they are final.
+
+    Raises
+    ------
+    InvalidParameter
+        If decisions are delayed.
+    """
+    if contributions is not None and decision_delay:
+        raise InvalidParameter("contributions need decision_delay=0. Leave one of the two out")
+
+
+def _as_read(model: OpenSetRecognizer) -> Iterator[Mapping[Any, object]]:
+    """Yield the features of the instances in the unfinished micro-batch of a recognizer."""
+    for each in model.value.buffer:
+        x: dict[Any, object] = {}
+        for name, number in zip(model.trained.names, map(float, each.row), strict=True):
+            texts = model.trained.values.get(name)
+            if math.isnan(number):
+                x[name] = None
+            elif texts is None:
+                x[name] = number
+            else:
+                x[name] = texts[int(number)] if number < len(texts) else NEW_VALUE
+        yield x

@@ -19,11 +19,12 @@ from ..base import BadRecord, CheckedSink, PatientSource, Record, Sink, Source
 from ..commands.command import Command, CommandResult
 from ..commands.file_log import CommandLog
 from ..commands.runner import CommandRunner
+from ..engine import check_carries
 from .account import Account
 from .checkpoint import Checkpoint, save_streams, settle
 from .line_source import Rows, RowSource
 from .locking import sole_writer
-from .streams import KeyedStreams, OneStream
+from .streams import KeyedStreams, OneStream, keyed_of
 
 __all__ = ["FileRun", "Sinks", "go_on"]
 
@@ -210,29 +211,50 @@ class FileRun:
         self.reasons: Counter[str] = Counter() if started is None else Counter(started.reasons)
         self._position = None if started is None else started.source
         self._account = Account(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
-        self._streams: OneStream | KeyedStreams = (
-            OneStream(self._account, self.contributions)
-            if self.keyed is None
-            else KeyedStreams(
-                self.keyed, self._account, None if started is None else started.keys, self.contributions
-            )
-        )
+        self._streams = self._streams_of(None if started is None else started.keys)
         self._row_source = self.source if isinstance(self.source, RowSource) else None
         self._runner: CommandRunner | None = None
         self._changed, self._unsaved, self._save_from = False, 0, 0.0
         self._visible, self._show_at = self._written(), 0.0
 
     @classmethod
-    def go_on(cls, started: Checkpoint, source: Source, sinks: Sinks, **options: Any) -> FileRun:
+    def go_on(
+        cls,
+        started: Checkpoint,
+        source: Source,
+        sinks: Sinks,
+        successor: OpenSetRecognizer | None = None,
+        **options: Any,
+    ) -> FileRun:
         """Create a run that resumes from a checkpoint. It moves source and sinks to their positions (:func:`go_on`).
+
+        Parameters
+        ----------
+        started
+            The checkpoint.
+        source, sinks
+            Source and sinks.
+        successor
+            New recognizer of another model, which continues the streams. The earlier model closes the unfinished
+            micro-batches first, so that each record has one decision. A checkpoint is saved at once.
+        options
+            Further arguments of the run.
 
         Raises
         ------
         ConnectorError
             If one of them cannot continue there.
+        InvalidParameter
+            If the successor cannot continue the streams. Nothing has changed then, except for a class that people
+            opened and that cannot be a class of the new model.
         """
+        if successor is not None:
+            check_carries(successor, started.model)
         go_on(started, source, sinks)
-        return cls(started.model, source, sinks, started=started, **options)
+        run = cls(started.model, source, sinks, started=started, **options)
+        if successor is not None:
+            run.change_model(successor)
+        return run
 
     def run(self) -> Counter[str]:
         """Feed the source to the recognizer until it ends or ``stop`` returns true. Return the counts.
@@ -257,6 +279,26 @@ class FileRun:
             for each in settle(self.checkpoint, log) or ():
                 self.tell(*each)
         return self.totals
+
+    def change_model(self, model: OpenSetRecognizer) -> None:
+        """End the streams of the model, and continue them with another one."""
+        self._streams.flush()
+        self._publish()
+        model.carry_over(self.model)
+        if self.keyed is not None:
+            keyed = keyed_of(model, self.checkpoint)
+            keyed.carry_over(self.keyed)
+            self.keyed = keyed
+        self.model = self._account.model = model
+        self._streams = self._streams_of(None)
+        self._publish()
+        self._changed = True
+        self._save()
+
+    def _streams_of(self, saved: Mapping[str, Any] | None) -> OneStream | KeyedStreams:
+        if self.keyed is None:
+            return OneStream(self._account, self.contributions)
+        return KeyedStreams(self.keyed, self._account, saved, self.contributions)
 
     def _run(self) -> None:
         source = self.source

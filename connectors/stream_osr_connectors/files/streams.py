@@ -5,21 +5,19 @@ from __future__ import annotations
 import heapq
 import math
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_osr import Keyed, OpenSetRecognizer
+from stream_osr import Decision, Keyed, OpenSetRecognizer
 from stream_osr.archive.rules import array, fields, many, maybe, plain, text
-from stream_osr.discovery.event_base import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.keyed import COUNTS
 from stream_osr.printable_text import brief
-from stream_osr.stream import BufferedInstance
+from stream_osr.stream.contributions import Contributions
 from stream_osr.support import limits
 from stream_osr.support.state_store import FolderStore
 
@@ -38,11 +36,6 @@ Content: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def _check_delay(account: Account, contributions: int | None) -> None:
-    if contributions is not None and account.model.decision_delay:
-        raise InvalidParameter("contributions need decision_delay=0. Leave one of the two out")
-
-
 class OneStream:
     """One stream with all records.
 
@@ -55,9 +48,9 @@ class OneStream:
     """
 
     def __init__(self, account: Account, contributions: int | None = None) -> None:
-        _check_delay(account, contributions)
         self._account, self._contributions = account, contributions
-        self._stream = _stream_of(account.model, contributions)
+        self._stream: RecordStream[NumberedRecord]
+        self._stream = RecordStream(account.model, recalls=False, contributions=contributions)
 
     def take(self, record: Record, group: object = None) -> None:
         """Learn or decide a record, or set it aside. ``group`` is that of a training instance."""
@@ -96,14 +89,7 @@ class OneStream:
 
     def decisions(self) -> Iterator[Content]:
         """Yield each waiting decision once."""
-        decided = [*self._stream.drain()]
-        out = [decision.as_dict() for _, decision in decided]
-        if self._contributions is not None and out:
-            rows = [{} if item is None else item.record.features for item, _ in decided]
-            found = self._stream.model.contributions_many(rows, top=self._contributions)
-            for decision, its in zip(out, found, strict=True):
-                decision["contributions"] = its.as_dict()
-        return iter(out)
+        return (_content(decision, its) for _, decision, its in self._stream.drain())
 
     def events(self) -> Iterator[Content]:
         """Yield each waiting event once."""
@@ -139,8 +125,7 @@ class KeyedStreams:
         self, keyed: Keyed, account: Account, saved: Content | None = None, contributions: int | None = None
     ) -> None:
         self.keyed, self._account, self._contributions = keyed, account, contributions
-        _check_delay(account, contributions)
-        self._computed: dict[str, deque[Content]] = {}
+        self._explained: dict[str, deque[Contributions]] = {}
         max_wait = account.model.value.parameters.max_wait
         self._quiet = None if max_wait is None else _QuietKeys(max_wait)
         if self._quiet is not None and saved is not None:
@@ -178,10 +163,10 @@ class KeyedStreams:
         while self._commanded:
             self.keyed.act(self._commanded.popitem()[0], lambda model: None)  # collects the events of commands
         for by, decision in self.keyed.drain():
-            own = self._computed.get(by)
-            yield {"by": by, **decision.as_dict(), **({"contributions": own.popleft()} if own else {})}
+            own = self._explained.get(by)
+            yield {"by": by, **_content(decision, own.popleft() if own else None)}
             if not own:
-                self._computed.pop(by, None)
+                self._explained.pop(by, None)
 
     def events(self) -> Iterator[Content]:
         """Yield each waiting event once, with its key."""
@@ -201,17 +186,14 @@ class KeyedStreams:
     def _calling(
         self, by: str, call: Callable[[RecordStream[NumberedRecord]], T]
     ) -> Callable[[OpenSetRecognizer], T]:
-        """Return a function that calls the stream of a recognizer and computes contributions of new decisions."""
+        """Return a function that calls the stream of a recognizer."""
 
         def act(model: OpenSetRecognizer) -> T:
-            stream = _stream_of(model, self._contributions)
-            before = len(model.value.decisions)
+            stream = RecordStream[NumberedRecord](model, recalls=False, contributions=self._contributions)
             result = call(stream)
             self._account.settle(stream)
-            if self._contributions is not None and (count := len(model.value.decisions) - before):
-                rows = [item.record.features for item in islice(stream.waiting, count) if item is not None]
-                found = model.contributions_many(rows, top=self._contributions)
-                self._computed.setdefault(by, deque()).extend(each.as_dict() for each in found)
+            if explained := stream.take_contributions():
+                self._explained.setdefault(by, deque()).extend(explained)
             return result
 
         return act
@@ -233,26 +215,10 @@ class KeyedStreams:
 _EMPTY: Mapping[str, float] = {}
 
 
-def _stream_of(model: OpenSetRecognizer, contributions: int | None) -> RecordStream[NumberedRecord]:
-    """Return the stream of a recognizer. Contributions need the features of the records in its micro-batch."""
-    if contributions is None:
-        return RecordStream(model, recalls=False)
-    return RecordStream(model, [NumberedRecord(0, Record(x)) for x in _as_read(model, model.value.buffer)])
-
-
-def _as_read(model: OpenSetRecognizer, buffer: Sequence[BufferedInstance]) -> Iterator[Mapping[str, object]]:
-    """Yield the features of the records in a buffer of the recognizer."""
-    for each in buffer:
-        x: dict[Any, object] = {}
-        for name, number in zip(model.trained.names, map(float, each.row), strict=True):
-            texts = model.trained.values.get(name)
-            if math.isnan(number):
-                x[name] = None
-            elif texts is None:
-                x[name] = number
-            else:
-                x[name] = texts[int(number)] if number < len(texts) else NEW_VALUE
-        yield x
+def _content(decision: Decision, contributions: Contributions | None) -> Content:
+    """Return a decision as a record of an output."""
+    content = decision.as_dict()
+    return content if contributions is None else {**content, "contributions": contributions.as_dict()}
 
 
 def recognizer_of(
@@ -350,6 +316,12 @@ def keyed_of(
     keyed = Keyed(model.trained, store=store, **model.arguments)
     keyed.resume(None if saved is None else saved["streams"])
     return keyed
+
+
+def no_keys(model: OpenSetRecognizer) -> Content:
+    """Return the state of a run by key that has not begun."""
+    account = Account(model, Counter(), None, lambda row, reason: None, Counter())
+    return KeyedStreams(Keyed(model.trained, **model.arguments), account).as_state()
 
 
 KEYS = fields(

@@ -20,11 +20,11 @@ _STOP = None
 
 
 class Accepted(NamedTuple):
-    """An instance in the journal: its number, its key, and its immediate decision."""
+    """An instance in the journal: its number, its key, and its immediate decision, ``None`` with a label."""
 
     n: int
     key: str | int
-    immediate: dict[str, Any]
+    immediate: dict[str, Any] | None
 
 
 class NotWritten(ConnectorError):
@@ -173,7 +173,7 @@ class Acceptor(Thread):
             digest = line.digest if other is None else other.digest
             if line.digest != (digest if entry is None else entry.digest):
                 raise Conflict(
-                    f"key {brief(line.key)} was used for an instance with another time or other features. Send the "
-                    "same content again, or another key"
+                    f"key {brief(line.key)} was used for an instance with another content. Send the same "
+                    "content again, or another key"
                 )
         return new

@@ -6,24 +6,29 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Thread
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import NewClasses
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr.printable_text import brief
 
 from ..files import open_sink
 from ..files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from ..files.file_run import FileRun, Sinks, check_outputs
 from ..files.locking import sole_writer
+from ..files.streams import keyed_of, no_keys
+from .instances import fields_of
 from .journal import SEGMENT_BYTES, InstanceJournal, JournalSource
 from .outputs import Outputs
 
 FLUSH_SECONDS = 0.1
 """Least seconds between two flushes of the outputs."""
+ANSWER_SECONDS = 10.0
+"""Longest wait for an answer of the run."""
 
 
 class FolderRun(Thread):
@@ -45,6 +50,13 @@ class FolderRun(Thread):
         Records between two checkpoints.
     segment_bytes
         As for :class:`.journal.InstanceJournal`.
+    by_key
+        Whether each key of a stream (:attr:`.journal.JournalLine.by`) has its own recognizer.
+    contributions
+        Number of features whose contributions each decision has, or ``None``.
+    carries
+        Whether the streams of another model in the folder continue with ``model``
+        (:meth:`.file_run.FileRun.go_on`). Otherwise another model is refused.
 
     Attributes
     ----------
@@ -69,22 +81,30 @@ class FolderRun(Thread):
         horizon: int = 100_000,
         checkpoint_every: int = 10_000,
         segment_bytes: int = SEGMENT_BYTES,
+        by_key: bool = False,
+        contributions: int | None = None,
+        carries: bool = False,
     ) -> None:
         super().__init__(name="stream-osr-run", daemon=True)
         self.failure, self._stopping = "", False
+        self._questions = SimpleQueue[Callable[[], None]]()
         self.on_output: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
         self._visible, self._flush_at = 0, 0.0
         self.checkpoint = folder / "decisions.jsonl.checkpoint"
-        names = [str(name) for name in model.trained.names]
+        fields = fields_of(model, "by" if by_key else None)
         with ExitStack() as stack:
             self.journal = InstanceJournal(folder / "journal.jsonl", horizon, segment_bytes)
             stack.callback(self.journal.close)
-            source = stack.enter_context(JournalSource(self.journal, names))
+            source = stack.enter_context(JournalSource(self.journal, fields))
             paths = [folder / name for name in ("decisions.jsonl", "events.jsonl", "errors.jsonl")]
             started = load_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
+            successor = None
             if started is not None:
-                check_same(folder, started.model, model)
+                if carries and started.model.trained.fingerprint != model.trained.fingerprint:
+                    successor = model
+                else:
+                    check_same(folder, started.model, model)
                 check_outputs(started, paths)
             decisions, events, errors = (
                 stack.enter_context(open_sink(path, private=path == paths[2])) for path in paths
@@ -93,14 +113,18 @@ class FolderRun(Thread):
             with sole_writer(self.checkpoint):
                 if started is None:  # commands may then come before the first record
                     sinks.flush()
-                    reading = {"key": "key", "time": "time", "label": None, "features": names}
                     places = tuple(each.position() for each in (decisions, events, errors))
-                    started = Checkpoint(model, None, places, Counter(), reading)
+                    reading = {name: getattr(fields, name) for name in ("key", "time", "label", "features", "by")}
+                    keys = no_keys(model) if by_key else None
+                    started = Checkpoint(model, None, places, Counter(), reading, keys=keys)
                     save_checkpoint(self.checkpoint, started)
+                keyed = keyed_of(started.model, self.checkpoint, started.keys) if by_key else None
                 self._files = FileRun.go_on(
-                    started, source, sinks, checkpoint=self.checkpoint, checkpoint_every=checkpoint_every,
-                    reading=started.reading, stop=self._between_records, saved=self._forget,
+                    started, source, sinks, successor, checkpoint=self.checkpoint, checkpoint_every=checkpoint_every,
+                    reading=started.reading, stop=self._between_records, keyed=keyed,
+                    contributions=contributions,
                 )  # fmt: skip
+                self._files.saved = self._forget
                 self._forget()
             self.outputs = Outputs(folder, horizon)
             stack.callback(self.outputs.close)
@@ -122,13 +146,46 @@ class FolderRun(Thread):
         return self.journal.last - self.totals["read"]
 
     @property
+    def keys(self) -> int | None:
+        """Number of streams, or ``None`` if there is only one."""
+        return None if self._files.keyed is None else len(self._files.keyed)
+
+    @property
     def frame(self) -> str:
-        """Offset of all known classes from their training place, in a line (`Signals.frame`)."""
+        """Offset of all known classes from their training place, in a line (`Signals.frame`). Empty with keys."""
         return copy.copy(self.model).signals.frame
 
-    def new_classes(self) -> NewClasses:
-        """Return the candidate new classes at present."""
-        return copy.copy(self.model).new_classes()
+    def recognizer(self, stream: str | None = None) -> OpenSetRecognizer:
+        """Return a copy of the recognizer, or of that of a key.
+
+        Raises
+        ------
+        InvalidParameter
+            If there are streams by key and none is given, or the reverse, or there is no such key.
+        ConnectorError
+            If the run does not answer.
+        """
+        if (keyed := self._files.keyed) is None:
+            if stream is not None:
+                raise InvalidParameter("this service has one stream. Leave out stream")
+            return copy.copy(self.model)
+        if stream is None:
+            raise InvalidParameter("this service has a stream for each key. Name one: stream=KEY")
+        answer = Future[OpenSetRecognizer]()
+
+        def look() -> None:  # only the thread of the run may read the recognizers by key
+            try:
+                if stream not in keyed:
+                    raise InvalidParameter(f"there is no stream with key {brief(stream)}")
+                answer.set_result(copy.copy(keyed[stream]))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._questions.put(look)
+        try:
+            return answer.result(ANSWER_SECONDS)
+        except TimeoutError:
+            raise ConnectorError("the run does not answer at present. Try again") from None
 
     def run(self) -> None:
         """Decide until :meth:`stop`."""
@@ -148,10 +205,13 @@ class FolderRun(Thread):
 
     def _forget(self) -> None:
         """Delete the segments of the journal that are not needed, given that the checkpoint has the present state."""
-        self.journal.forget(self.totals["read"] - self.model.pending)
+        self.journal.forget(self.totals["read"] - self.model.pending)  # a checkpoint has the rows of quiet keys
 
     def _between_records(self) -> bool:
         """Flush new output every ``FLUSH_SECONDS``. Return whether the run is to end."""
+        with suppress(Empty):
+            while True:
+                self._questions.get_nowait()()
         totals, now = self.totals, time.monotonic()
         written = totals["decided"] + totals["events"] + totals["set_aside"]
         if written != self._visible and now >= self._flush_at:
@@ -171,7 +231,10 @@ def check_same(folder: Path, before: OpenSetRecognizer, now: OpenSetRecognizer) 
         If they differ.
     """
     if before.trained.fingerprint != now.trained.fingerprint:
-        raise ConnectorError(f"{folder} contains a run of another model. Give that model, or another folder")
+        raise ConnectorError(
+            f"{folder} contains a run of another model. Give that model, another folder, or "
+            "--on-model-change carry to keep the subclasses"
+        )
     for name, value in before.arguments.items():
         if name != "n_jobs" and value != now.arguments[name]:
             raise ConnectorError(

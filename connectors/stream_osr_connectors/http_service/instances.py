@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -21,7 +21,9 @@ MOST_BODY = 1 << 18
 """Most bytes of a request."""
 MOST_INSTANCES = 1000
 """Most instances of a request."""
-FIELDS = ("key", "time", "features")
+FIELDS = ("key", "time", "features", "label")
+RESERVED = (*FIELDS, "n", "immediate", "")
+"""Names that the field of the key of the stream cannot have."""
 
 
 class NotJson(InvalidParameter):
@@ -35,6 +37,8 @@ class InstanceReader:
     ----------
     model
         A trained recognizer. Only its predictions are used.
+    by
+        Field with the key of the stream, or ``None`` if there is one stream.
 
     Examples
     --------
@@ -49,9 +53,12 @@ class InstanceReader:
     ('a7', 60.0, 'near')
     """
 
-    def __init__(self, model: OpenSetRecognizer) -> None:
+    def __init__(self, model: OpenSetRecognizer, by: str | None = None) -> None:
+        if by in RESERVED:
+            raise InvalidParameter(f"--by {by}: this field has another meaning. Choose another name for the field")
         self._model = model
-        self._fields = JsonFields("key", "time", features=[str(name) for name in model.trained.names])
+        self._fields = fields_of(model, by)
+        self._names = FIELDS if by is None else (*FIELDS, by)
 
     def read(self, body: bytes, *, lines: bool = False) -> list[JournalLine]:
         """Read one object, or an object on each of several lines.
@@ -84,10 +91,10 @@ class InstanceReader:
 
     def _line(self, fields: Any) -> JournalLine:
         if not isinstance(fields, dict):
-            raise InvalidInstance(f"{brief(fields)} is not an object with the fields {', '.join(FIELDS)}")
-        for name in fields.keys() - {*FIELDS}:
+            raise InvalidInstance(f"{brief(fields)} is not an object with the fields {', '.join(self._names)}")
+        for name in fields.keys() - {*self._names}:
             raise InvalidInstance(
-                f"field {brief(name)} is not one of {', '.join(FIELDS)}. Put features in 'features'"
+                f"field {brief(name)} is not one of {', '.join(self._names)}. Put features in 'features'"
             )
         features = fields.get("features")
         if not isinstance(features, dict):
@@ -98,13 +105,21 @@ class InstanceReader:
         if record.key is None:
             raise InvalidInstance("there is no key. Give each instance its own key: text or a whole number")
         limits.check_key(record.key)
+        if self._fields.by is not None:
+            if record.by is None or record.by == "":
+                raise InvalidInstance(
+                    f"{self._fields.by} is missing or empty. Give the key of the stream: text or a whole number"
+                )
+            limits.check_key(str(record.by))
         if len(orjson.dumps(features)) > MOST_BODY:
             raise InvalidInstance(f"features have more than {MOST_BODY} bytes. Leave out those that are not needed")
         check_features(self._model.trained, record.features, record.found)
-        probabilities = self._model.predict_proba_one(record.features)
-        return JournalLine(record.key, record.time, features, self._immediate(probabilities))
+        immediate = self._immediate(record.features) if record.label is None else None
+        label = None if record.label is None else fields["label"]
+        return JournalLine(record.key, record.time, features, immediate, label, record.by)
 
-    def _immediate(self, probabilities: dict[Any, float]) -> dict[str, Any]:
+    def _immediate(self, features: Mapping[Any, Any]) -> dict[str, Any]:
+        probabilities = self._model.predict_proba_one(features)
         *_, unknown = probabilities
         best = max(probabilities, key=probabilities.__getitem__)
         known = probabilities[best] >= self._model.value.parameters.min_probability
@@ -113,6 +128,12 @@ class InstanceReader:
             "p_unknown": probabilities[unknown],
             "probabilities": {str(label): value for label, value in probabilities.items()},
         }
+
+
+def fields_of(model: OpenSetRecognizer, by: str | None) -> JsonFields:
+    """Return the fields of an instance. ``by`` is the one with the key of the stream."""
+    names = [str(name) for name in model.trained.names]
+    return JsonFields("key", "time", "label", names, by=by)
 
 
 def _nested(features: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -25,6 +25,7 @@ from ..base import BadRecord, BatchCloser, Position, Record
 from ..files.json_lines import JsonLinesSource
 from ..files.locking import Lock
 from ..files.open_file import why
+from ..json_fields import JsonFields
 from .segments import JournalSegment, JournalSegments
 
 logger = logging.getLogger("stream_osr")
@@ -36,6 +37,8 @@ RETRY_SECONDS = 0.5
 WAIT_SECONDS = 0.2
 """Longest wait of the run for a new line before it applies commands."""
 _CHUNK = 1 << 20
+_ALWAYS = ("key", "time", "features", "immediate")
+"""Fields of every line."""
 
 
 class Entry(NamedTuple):
@@ -48,17 +51,36 @@ class Entry(NamedTuple):
 
 
 class JournalLine(NamedTuple):
-    """Content of a line: key, time and features of an instance, and the immediate decision."""
+    """Content of a line.
+
+    Attributes
+    ----------
+    key, time, features
+        Those of the instance.
+    immediate
+        Immediate decision. ``None`` for a labelled instance.
+    label
+        True label, which the model learns.
+    by
+        Key of the stream.
+    """
 
     key: str | int
     time: float | None
     features: dict[str, Any]
-    immediate: dict[str, Any]
+    immediate: dict[str, Any] | None
+    label: str | int | bool | None = None
+    by: str | int | None = None
 
     @property
     def digest(self) -> bytes:
-        """Digest of time and features."""
-        return digest_of([self.time, self.features])
+        """Digest of the content without the immediate decision."""
+        more = [] if self.label is None and self.by is None else [self.label, self.by]
+        return digest_of([self.time, self.features, *more])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, without label and key of the stream where there are none."""
+        return {name: each for name, each in self._asdict().items() if each is not None or name in _ALWAYS}
 
 
 def digest_of(content: object) -> bytes:
@@ -135,11 +157,11 @@ class InstanceJournal:
         """Return the entry of a key within the horizon."""
         return self._entries.get(digest_of(key))
 
-    def immediate(self, entry: Entry) -> dict[str, Any]:
+    def immediate(self, entry: Entry) -> dict[str, Any] | None:
         """Read the immediate decision of an entry whose line is on the disk. It must be within the horizon."""
         with self.segments.of(entry.n).path.open("rb", buffering=0) as file:
             file.seek(entry.place)
-            answer: dict[str, Any] = orjson.loads(file.read(entry.size))["immediate"]
+            answer: dict[str, Any] | None = orjson.loads(file.read(entry.size))["immediate"]
         return answer
 
     def append(self, lines: Sequence[JournalLine], on_failure: Callable[[str], None]) -> list[Entry]:
@@ -157,7 +179,7 @@ class InstanceJournal:
             self._begin_segment()
         data, entries = b"", list[Entry]()
         for line in lines:
-            content = orjson.dumps({"n": self.last + 1, **line._asdict()}, option=orjson.OPT_APPEND_NEWLINE)
+            content = orjson.dumps({"n": self.last + 1, **line.as_dict()}, option=orjson.OPT_APPEND_NEWLINE)
             entries.append(Entry(self.last + 1, line.digest, self._end, len(content)))
             self._note(digest_of(line.key), entries[-1])
             data += content
@@ -290,14 +312,14 @@ class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
     ----------
     journal
         The journal.
-    features
-        Names of the features.
+    fields
+        Fields of a line.
     """
 
     resumes = True
 
-    def __init__(self, journal: InstanceJournal, features: Sequence[str]) -> None:
-        self._journal, self._features = journal, features
+    def __init__(self, journal: InstanceJournal, fields: JsonFields) -> None:
+        self._journal, self._fields = journal, fields
         self._call: Callable[[], None] = lambda: None
         self._segment = journal.segments[0]
         self._source, self._row = self._reader(self._segment), self._segment.first - 1
@@ -352,4 +374,4 @@ class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
         self._segment, self._row = segment, segment.first - 1
 
     def _reader(self, segment: JournalSegment) -> JsonLinesSource:
-        return JsonLinesSource(segment.path, key="key", time="time", features=self._features, follow=True)
+        return JsonLinesSource(segment.path, **self._fields._asdict(), follow=True)

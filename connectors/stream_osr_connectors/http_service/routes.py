@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_osr import errors
-from stream_osr.printable_text import printable
+from stream_osr.printable_text import brief, printable
 
 from ..commands.parsing import parse_request
 from ..page.live.access import KnownHosts, Tokens
@@ -51,7 +51,13 @@ MOST_RECORDS = 1000
 
 
 def make_app(
-    run: FolderRun, acceptor: Acceptor, hosts: KnownHosts, tokens: Tokens | None, *, most_behind: int = MOST_BEHIND
+    run: FolderRun,
+    acceptor: Acceptor,
+    hosts: KnownHosts,
+    tokens: Tokens | None,
+    *,
+    by: str | None = None,
+    most_behind: int = MOST_BEHIND,
 ) -> ASGIApp:
     """Create the application.
 
@@ -65,20 +71,23 @@ def make_app(
         Accepted hosts and origins.
     tokens
         Tokens that requests below ``/v1`` need. ``None``: requests need no token, and commands are refused.
+    by
+        As for :class:`.instances.InstanceReader`.
     most_behind
         Most accepted instances that the run has not read.
     """
-    return RequestFilter(Routes(run, acceptor, tokens, most_behind), hosts)
+    return RequestFilter(Routes(run, acceptor, InstanceReader(run.model, by), tokens, most_behind), hosts)
 
 
 class Routes:
     """The routes, with the state that they share."""
 
-    def __init__(self, run: FolderRun, acceptor: Acceptor, tokens: Tokens | None, most_behind: int) -> None:
-        self._run, self._acceptor, self._most_behind = run, acceptor, most_behind
+    def __init__(
+        self, run: FolderRun, acceptor: Acceptor, reader: InstanceReader, tokens: Tokens | None, most_behind: int
+    ) -> None:
+        self._run, self._acceptor, self._reader, self._most_behind = run, acceptor, reader, most_behind
         self._tokens = None if tokens is None else TokenCheck(tokens)
         self._acts = FileActs(run.checkpoint, allowed=tokens is not None)
-        self._reader = InstanceReader(run.model)
         self._followers = Followers()
         self._statuses: Counter[int] = Counter()
         self._caught_up = False
@@ -174,8 +183,10 @@ class Routes:
     # Results.
 
     async def decisions(self, request: Request) -> Response:
-        """Return final decisions after a number."""
+        """Return final decisions after a number, or after a place if there are streams by key."""
         file = self._run.outputs.decisions
+        if self._run.keys is not None:
+            return await self._after_place("decision", file, request)
         after, limit = _cursor(request, -1), _limit(request)
         place = await run_in_threadpool(file.after, after)
         if _follows(request):
@@ -185,14 +196,16 @@ class Routes:
 
     async def events(self, request: Request) -> Response:
         """Return events after a place."""
-        file = self._run.outputs.events
+        return await self._after_place("event", self._run.outputs.events, request)
+
+    async def _after_place(self, kind: str, file: OutputFile, request: Request) -> Response:
         place, limit = _cursor(request, 0), _limit(request)
         if place <= file.end and not file.is_start(place):
             raise errors.InvalidParameter(f"after is {place}. Give the value of `after` in an earlier answer")
         if _follows(request):
-            return self._follow("event", file, place)
+            return self._follow(kind, file, place)
         lines = await run_in_threadpool(file.lines, place, limit)
-        return _records("events", lines, place + sum(map(len, lines)))
+        return _records(f"{kind}s", lines, place + sum(map(len, lines)))
 
     def _follow(self, kind: str, file: OutputFile, place: int) -> Response:
         """Send the records of a file from a place on as server-sent events."""
@@ -202,7 +215,7 @@ class Routes:
             events = list[ServerSentEvent]()
             for line in await run_in_threadpool(file.lines, place, MOST_RECORDS):
                 place += len(line)
-                id = orjson.loads(line)["seq"] if kind == "decision" else place
+                id = orjson.loads(line)["seq"] if kind == "decision" and self._run.keys is None else place
                 events.append({"event": kind, "id": str(id), "data": line.rstrip().decode()})
             return events
 
@@ -210,11 +223,12 @@ class Routes:
 
     async def candidates(self, request: Request) -> Response:
         """Return the candidate new classes."""
-        found = await run_in_threadpool(self._run.new_classes)
+        model = await run_in_threadpool(self._run.recognizer, request.query_params.get("stream"))
+        found = await run_in_threadpool(model.new_classes)
         names = ("name", "subclasses", "size", "share", "nearest_class", "exemplars")
         listed = [{name: getattr(each, name) for name in names} for each in found.candidates]
         answer = {"candidates": listed, "number": found.number, "low": found.low, "high": found.high}
-        return json_answer({**answer, "frame": self._run.frame})
+        return json_answer({**answer, "frame": model.signals.frame})
 
     # Commands.
 
@@ -241,11 +255,14 @@ class Routes:
             fields = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             return error_answer(400, f"not JSON: {printable(str(error), 200)}")
+        acts = self._acts
+        if isinstance(fields, dict) and "stream" in fields:
+            acts = FileActs(self._run.checkpoint, allowed=True, stream=_stream_of(fields.pop("stream")))
         given = {**fields, "action": action} if isinstance(fields, dict) else fields
         if isinstance(given, dict) and isinstance(given.get("label"), float):  # also a number of more than 64 bits
             return error_answer(422, f"label is {given['label']}. Expected text, a whole number, true or false")
         commands, n = parse_request(given, request.scope["token_name"])
-        receipt = await run_in_threadpool(self._acts.ask, commands, n)
+        receipt = await run_in_threadpool(acts.ask, commands, n)
         return json_answer({"n": receipt.n, "status": receipt.status, "message": receipt.message}, 202)
 
     # Operation.
@@ -264,7 +281,8 @@ class Routes:
         counters = {"accepted": run.journal.durable}
         counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
         gauges = {"behind": run.behind, "waiting": self._acceptor.waiting, "ready": int(not self._trouble())}
-        gauges |= {"followers": len(self._followers), "frame_moved": int(bool(self._run.frame))}
+        gauges |= {"followers": len(self._followers)}
+        gauges |= {"frame_moved": int(bool(run.frame))} if run.keys is None else {"keys": run.keys}
         gauges |= {"journal_bytes": run.journal.segments.size(), "journal_files": len(run.journal.segments)}
         text = [f"# TYPE stream_osr_{n}_total counter\nstream_osr_{n}_total {v}" for n, v in counters.items()]
         text += [f"# TYPE stream_osr_{n} gauge\nstream_osr_{n} {v}" for n, v in gauges.items()]
@@ -277,6 +295,13 @@ class Routes:
         trained = self._run.model.trained
         names, categories = [str(name) for name in trained.names], [str(name) for name in trained.values]
         return json_answer(document(names, categories, tokens=self._tokens is not None))
+
+
+def _stream_of(key: object) -> str:
+    """Return the key of the stream of a command."""
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise errors.InvalidParameter(f"stream is {brief(key)}. Expected the key of a stream: text or a whole number")
+    return str(key)
 
 
 def _follows(request: Request) -> bool:

@@ -27,6 +27,9 @@ def serve(
     horizon: int,
     checkpoint_every: int,
     segment_bytes: int,
+    by: str | None = None,
+    contributions: int | None = None,
+    carries: bool = False,
     tokens: Tokens | None = None,
     names: Sequence[str] = (),
     ready: Callable[[str], None] = lambda address: None,
@@ -37,8 +40,10 @@ def serve(
     ----------
     listening
         From :func:`stream_osr_connectors.page.live.page_host.listen`.
-    folder, model, horizon, checkpoint_every, segment_bytes
+    folder, model, horizon, checkpoint_every, segment_bytes, contributions, carries
         As for :class:`.folder_run.FolderRun`.
+    by
+        As for :class:`.instances.InstanceReader`.
     tokens
         Tokens that requests need.
     names
@@ -53,12 +58,13 @@ def serve(
     """
     with one_thread():  # predictions and the run share the limit, which is global
         run = FolderRun(
-            folder, model, horizon=horizon, checkpoint_every=checkpoint_every, segment_bytes=segment_bytes
-        )
+            folder, model, horizon=horizon, checkpoint_every=checkpoint_every, segment_bytes=segment_bytes,
+            by_key=by is not None, contributions=contributions, carries=carries,
+        )  # fmt: skip
         acceptor = Acceptor(run.journal)
         host, port = listening.getsockname()[:2]
         hosts = KnownHosts(host, port, names)
-        server = uvicorn.Server(configure(make_app(run, acceptor, hosts, tokens)))
+        server = uvicorn.Server(configure(make_app(run, acceptor, hosts, tokens, by=by)))
 
         def end() -> None:
             server.should_exit = True

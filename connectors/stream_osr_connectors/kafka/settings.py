@@ -119,6 +119,8 @@ class ServiceSettings(BaseSettings):
     """Treatment of missing features. Default: as in the model."""
     min_probability: Annotated[float | None, Field(ge=0, le=1)] = None
     """Minimum probability of a known label. Default: as in the model."""
+    contributions: AtLeastOne | None = None
+    """Features whose contributions each decision has. Default: none."""
     threads: AtLeastOne | None = None
     """Threads for the chains. Default: as in the model."""
     seed: Annotated[int | None, Field(ge=0)] = None

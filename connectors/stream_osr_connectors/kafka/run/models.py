@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import WITHOUT_END, archived, grouped
-from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError, StreamOSRError
+from stream_osr.errors import InvalidParameter, PersistenceError, StreamOSRError
 from stream_osr.support.atomic import flush_folder
 
+from ...engine import check_carries, check_contributions
 from ..client.errors import start_explained
 from ..log import logger
 from ..places import Place
@@ -84,6 +85,8 @@ class ModelFile(NamedTuple):
             If the file cannot be read.
         NotTrained
             If the training of the model has not ended.
+        InvalidParameter
+            If decisions are delayed, and the settings ask for contributions.
         """
         loaded = OpenSetRecognizer.load(settings.model)
         changes = {
@@ -95,6 +98,7 @@ class ModelFile(NamedTuple):
         own = archived(loaded)
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
+        check_contributions(settings.contributions, arguments["decision_delay"])
         identity = identity_of(loaded.trained, arguments, settings.by)
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
@@ -169,10 +173,7 @@ class ModelFile(NamedTuple):
             If it cannot. The message has the reason.
         """
         place = Place("", 0)  # the check depends on the models alone
-        try:
-            self.recognizer(place).carry_over(earlier.recognizer(place))
-        except InvalidLabel as error:
-            raise InvalidParameter(str(error)) from None
+        check_carries(self.recognizer(place), earlier.recognizer(place))
 
 
 class Journal(NamedTuple):

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import orjson
 
-from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr import Event, OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
 from stream_osr.printable_text import brief
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.engine import RecordStream, Refusal
+from stream_osr_connectors.engine import DecidedRecord, RecordStream, Refusal
 from stream_osr_connectors.values import DecodeError
 
 from ...commands.command import Command
@@ -49,9 +49,6 @@ MOST_CLOSED = 100
 
 ROOM_EVERY = 20
 """Number of keys of a step after which recognizers are stored, so that few are in memory at once."""
-
-Decided = list[tuple[RecordOrigin, Decision]]
-"""Decisions with their records."""
 
 
 class Partition(NamedTuple):
@@ -129,6 +126,7 @@ def step(
     end: Boundary,
     decode: Decoder,
     key_of: StreamKey | None = None,
+    contributions: int | None = None,
 ) -> tuple[Partition, PartitionOutput]:
     """Process some records.
 
@@ -152,12 +150,14 @@ def step(
         Decoder of the records.
     key_of
         Key of each record, with the setting `by`.
+    contributions
+        Number of features whose contributions each decision has, or ``None``.
     """
     about, asked = f"{place}: the step that ends at {end.offset}", list(commands)
     if not isinstance(end, FailedEnd):
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return _Step(partition, place, about).run(records, asked, end, decode, key_of)
+                return _Step(partition, place, about, contributions).run(records, asked, end, decode, key_of)
             except MemoryError:
                 logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
         logger.error("%s: its records are dead letters", about)
@@ -167,11 +167,13 @@ def step(
 class _Step:
     """One step: copies of the streams that change, and the output."""
 
-    def __init__(self, partition: Partition, place: Place, about: str) -> None:
+    def __init__(self, partition: Partition, place: Place, about: str, contributions: int | None = None) -> None:
         self._partition, self._place, self._about = partition, place, about
+        self._contributions = contributions
         self._model, self._keys, self._waiting = copy(partition.model), copy(partition.keys), partition.waiting
         self._streams: dict[str | None, RecordStream[Received]] = {}
-        self._decisions, self._events, self._event_keys = Decided(), list[Event](), list[str]()
+        self._decisions = list[DecidedRecord[RecordOrigin]]()
+        self._events, self._event_keys = list[Event](), list[str]()
         self._taken = TakenRecords()
         self._left = 0
 
@@ -223,7 +225,10 @@ class _Step:
             if by is not None:
                 assert self._keys is not None
                 model, waiting = self._keys.stream(by)
-            self._streams[by] = RecordStream(model, waiting, batch_size=self._partition.size, fatal=(MemoryError,))
+            self._streams[by] = RecordStream(
+                model, waiting, batch_size=self._partition.size, fatal=(MemoryError,),
+                contributions=self._contributions,
+            )  # fmt: skip
         return self._streams[by]
 
     def _divided(self, records: Sequence[Received], key_of: StreamKey) -> dict[str | None, list[Received]]:
@@ -290,9 +295,9 @@ class _Step:
         used = stream.accepted + stream.labelled
         self._taken.labelled += stream.labelled
         self._taken.values += len(stream.model.trained.names) * used
-        for received, decision in stream.drain():
+        for received, decision, contributions in stream.drain():
             assert received is not None, "a partition knows the record of each decision"
-            self._decisions.append((origin_of(received, by), decision))
+            self._decisions.append(DecidedRecord(origin_of(received, by), decision, contributions))
         events = list(stream.model.drain_events())
         waiting = tuple(_kept(each) for each in stream.waiting if each is not None)
         if by is None or self._keys is None:
@@ -309,7 +314,7 @@ class _Step:
         before, decisions = self._partition, self._decisions
         if self._keys is not None:
             self._keys.make_room()
-            decisions.sort(key=lambda pair: pair[0].offset)
+            decisions.sort(key=lambda each: each.item.offset)
         self._taken.refused.sort(key=lambda pair: pair[0].offset)
         after = before._replace(model=self._model, waiting=self._waiting, keys=self._keys, history=history)
         timestamp = records[-1].timestamp if records else -1
@@ -388,15 +393,15 @@ def _check_writable(record: Record) -> None:
         ) from None
 
 
-def ended(partition: Partition) -> tuple[Partition, PartitionOutput]:
+def ended(partition: Partition, contributions: int | None = None) -> tuple[Partition, PartitionOutput]:
     """Finalise all decisions of a stream that another one follows. The output has no name yet."""
-    return _Step(partition, Place("", 0), "the end of a stream").flush()
+    return _Step(partition, Place("", 0), "the end of a stream", contributions).flush()
 
 
 def beginning(begun: Partition, output: PartitionOutput) -> PartitionOutput:
     """Name the output at the start of a stream that follows another."""
     at = begun.history.last
-    timestamp = output.decisions[-1][0].timestamp if output.decisions else -1
+    timestamp = output.decisions[-1].item.timestamp if output.decisions else -1
     return output._replace(place=f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp=timestamp)
 
 

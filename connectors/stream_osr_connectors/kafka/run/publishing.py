@@ -189,7 +189,7 @@ class Publishing(NamedTuple):
 
 def _received(message: Outgoing, closed: Sequence[PendingBatch]) -> Received:
     """Return the record of a decision."""
-    origins = (origin for one in closed if one.place == message.place for origin, _ in one.outcome.decisions)
+    origins = (each.item for one in closed if one.place == message.place for each in one.outcome.decisions)
     found = next((origin.record for origin in origins if origin.offset == message.offset), None)
     return Message(*message.place, message.offset, -1, message.key, None, ()) if found is None else found
 
@@ -229,9 +229,9 @@ def account(
         stats.add("commands_left", place, outcome.left)
         if after.keys is not None:
             stats.add("keys_refused", place, taken.keys_refused)
-        made = [pair for pair in outcome.decisions if (place, pair[0].offset) not in dead]
-        count_decisions(stats, place, after.model, [decision for _, decision in made])
-        stats.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
+        made = [each for each in outcome.decisions if (place, each.item.offset) not in dead]
+        count_decisions(stats, place, after.model, [each.decision for each in made])
+        stats.observe_latency(np.array([each.item.timestamp for each in made], dtype=np.int64), at)
         count_events(stats, place, after.model, outcome.events)
         held = after.delayed - before.delayed
         expected[place] += len(records) - labelled - taken.skipped - held

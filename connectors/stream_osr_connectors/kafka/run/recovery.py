@@ -247,7 +247,7 @@ class Recovery:
             partition = self._begin(place, earlier, at, self._size)
             logger.info("%s goes on with batch_size %d at %d", place, self._size, at.offset)
             return partition, beginning(partition, PartitionOutput([], [], TakenRecords(), "", -1))
-        last, output = ended(earlier)
+        last, output = ended(earlier, self._settings.contributions)
         model, keys = self._model.recognizer(place), self._no_keys()
         if self._settings.on_model_change == "carry":
             try:
@@ -277,7 +277,7 @@ class Recovery:
         PersistenceError
             If the snapshot cannot be written.
         """
-        last, output = ended(partition)
+        last, output = ended(partition, self._settings.contributions)
         begun = self._begin(place, last, partition.history.last, partition.size)
         return begun, beginning(begun, output)
 

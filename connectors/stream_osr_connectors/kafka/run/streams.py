@@ -392,7 +392,8 @@ class Streams(Job):
         commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
         key_of = None if before.keys is None else StreamKey(before.keys.by, self._decode)
-        after, outcome = step(before, place, records, commands, cut.end, self._decode, key_of)
+        top = None if owned.replay else self._settings.contributions  # a replay publishes nothing
+        after, outcome = step(before, place, records, commands, cut.end, self._decode, key_of, top)
         self._stats.turn()
         self._stats.observe("batch", time.perf_counter() - begun)
         owned.state = after

@@ -20,7 +20,7 @@ import orjson
 from stream_osr import Decision
 from stream_osr.support.limits import MOST_KEY_BYTES
 
-from ...engine import Refusal
+from ...engine import DecidedRecord, Refusal
 from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings, function_of
@@ -71,7 +71,7 @@ class Publisher(NamedTuple):
     largest: int
     names: Mapping[str, str] = {}
 
-    def decisions(self, source: Place, decided: Sequence[tuple[RecordOrigin, Decision]]) -> list[Outgoing]:
+    def decisions(self, source: Place, decided: Sequence[DecidedRecord[RecordOrigin]]) -> list[Outgoing]:
         """Return the messages of decisions, with key, timestamp and headers of their instances."""
         id, origin, kind = self._constant(source, DECISION)
         topic, number = source
@@ -80,7 +80,7 @@ class Publisher(NamedTuple):
         model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
         encode, output = _with_text_labels, self.settings.output
         out = []
-        for (offset, timestamp, key, passed, by, _), decision in decided:
+        for (offset, timestamp, key, passed, by, _), decision, contributions in decided:
             at = b"%d" % offset
             try:
                 content = encode(decision)
@@ -88,6 +88,9 @@ class Publisher(NamedTuple):
                 encode = _with_any_labels
                 content = encode(decision)
             stream = b"" if by is None else b'"by":%b,' % orjson.dumps(by)
+            if contributions is not None:
+                its = orjson.dumps({"contributions": contributions.as_dict()}, option=ENCODING)
+                content = b"%b,%b" % (content[:-1], its[1:])
             value = b"".join((begin, at, model, stream, content[1:]))
             headers = [_SPECVERSION, ("ce_id", id + at), origin, kind, _CONTENT, *_time(timestamp), *passed]
             out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset, topic))

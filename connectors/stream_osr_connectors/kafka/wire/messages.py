@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
-from stream_osr import Decision, Event
+from stream_osr import Event
 from stream_osr.support.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.engine import Refusal
+from stream_osr_connectors.engine import DecidedRecord, Refusal
 from stream_osr_connectors.values import DecodeError
 
 from ..places import Place
@@ -172,7 +172,7 @@ class PartitionOutput(NamedTuple):
         Key of the stream of each event, or nothing without the setting `by`.
     """
 
-    decisions: list[tuple[RecordOrigin, Decision]]
+    decisions: list[DecidedRecord[RecordOrigin]]
     events: list[Event]
     taken: TakenRecords
     place: str
