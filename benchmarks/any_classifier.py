@@ -54,8 +54,9 @@ def in_order(y: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
     return np.concatenate([order[early & known[order]], order[~(early & known[order])]])
 
 
-def parts(y: np.ndarray, known: set[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    """Divide instances: numbers of the training instances and of the stream, and the truth of the stream."""
+def parts(y: np.ndarray, n_known: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    """Draw known classes, and divide instances: those of training, those of the stream, and the stream's truth."""
+    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:n_known].tolist())
     rng = np.random.default_rng(seed)
     is_known = np.isin(y, list(known))
     training = rng.permutation(np.flatnonzero(is_known & (rng.random(len(y)) < share)))
@@ -66,8 +67,7 @@ def parts(y: np.ndarray, known: set[Any], share: float, seed: int) -> tuple[np.n
 
 def of_numbers(X: np.ndarray, y: np.ndarray, n_known: int, classifier: Any, seed: int) -> Scenario:
     """Train a classifier on some of the classes of a table of numbers."""
-    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:n_known].tolist())
-    training, rest, truth = parts(y, known, 0.6, seed)
+    training, rest, truth = parts(y, n_known, 0.6, seed)
     classifier.fit(X[training], y[training])
     return Scenario(
         OpenSetMonitor(classifier, batch_size=64, seed=seed).fit(X[training], y[training]), X[rest], truth
@@ -84,8 +84,7 @@ def texts(seed: int) -> Scenario:
     from texts import corpus
 
     found, y = corpus()
-    known = set(np.random.default_rng(seed).permutation(np.unique(y))[:6].tolist())
-    training, rest, truth = parts(y, known, 0.6, seed)
+    training, rest, truth = parts(y, 6, 0.6, seed)
     give = found[training].tolist()
     classifier = make_pipeline(TfidfVectorizer(sublinear_tf=True, min_df=3, max_df=0.3), LogisticRegression(C=30))
     classifier.fit(give, y[training])
@@ -117,8 +116,7 @@ def flows(seed: int) -> Scenario:
 def learning(seed: int) -> Scenario:
     """Handwritten digits by pen positions, naive Bayes of river, which learns before and during the stream."""
     data = load("PENDIGITS")
-    known = set(np.random.default_rng(seed).permutation(10)[:6].tolist())
-    training, rest, truth = parts(data.y, known, 0.3, seed)
+    training, rest, truth = parts(data.y, 6, 0.3, seed)
     classifier = preprocessing.StandardScaler() | naive_bayes.GaussianNB()
     monitor = OpenSetMonitor(classifier, seed=seed).fit(pd.DataFrame(data.X[training]), data.y[training])
     return Scenario(monitor, data.X[rest[:4000]], truth[:4000])

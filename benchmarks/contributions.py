@@ -8,7 +8,7 @@ without effect in the model are moved only with ``--all-numbers``.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import typer
 
 from benchmarks.deciding import decide
 from benchmarks.order.tables import in_order
-from benchmarks.tabular import divide, frame
+from benchmarks.tabular import Part, divide, frame
 from benchmarks.written import ROOT, Write, table, tell
 from stream_osr import OpenSetRecognizer
 
@@ -32,26 +32,18 @@ SMALL = 0.05
 """Largest rest, as a share of the log-odds."""
 
 
-class Data(NamedTuple):
-    """Training part and stream of a table, in the order of the stream."""
-
-    training: pd.DataFrame
-    labels: np.ndarray
-    stream: pd.DataFrame
-    truth: np.ndarray
-
-
-def read(name: str, seed: int) -> Data:
-    """Read a table. ELEC2 is in its original order, with the day of the week as a category."""
+def read(name: str, seed: int) -> Part:
+    """Read a table as data frames. ELEC2 is in its original order, with the day of the week as a category."""
     if name != "ELEC2":
         part = divide(name, seed)
-        return Data(frame(name, part.X_train), part.y_train, frame(name, part.X_test), part.y_test)
+        return part._replace(X_train=frame(name, part.X_train), X_test=frame(name, part.X_test))
     case = in_order(name, "closed")
     training, stream = (
         pd.DataFrame(X).rename(columns="number {}".format).assign(day=[f"day {value:g}" for value in X[:, 1]])
         for X in (case.X_train, case.X)
     )
-    return Data(training.drop(columns="number 1"), case.y_train, stream.drop(columns="number 1"), case.y)
+    known = tuple(np.unique(case.y_train).tolist())
+    return Part(training.drop(columns="number 1"), case.y_train, stream.drop(columns="number 1"), case.y, known)
 
 
 def with_gaps(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
@@ -59,19 +51,19 @@ def with_gaps(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return rows.astype(object).where(rng.random(rows.shape) >= GAPS, None)
 
 
-def moved(data: Data, numbers: list[Any], *, within: bool, rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
+def moved(data: Part, numbers: list[Any], *, within: bool, rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
     """Move one number of each of some known instances.
 
     ``within``: the standard deviations are those of the instance's class, otherwise those of all training instances.
     The result is the name of the feature, the instance, and the moved instance.
     """
-    known = np.flatnonzero(np.isin(data.truth, data.labels))
+    known = np.flatnonzero(np.isin(data.y_test, data.y_train))
     out = list[tuple[Any, Any, Any]]()
     for at in rng.permutation(known)[:ROWS].tolist():
-        x = data.stream.iloc[at].to_dict()
+        x = data.X_test.iloc[at].to_dict()
         name = numbers[rng.integers(len(numbers))]
-        own = data.labels == data.truth[at] if within else np.ones(len(data.labels), bool)
-        deviation = float(data.training[name][own].std())
+        own = data.y_train == data.y_test[at] if within else np.ones(len(data.y_train), bool)
+        deviation = float(data.X_train[name][own].std())
         if deviation > 0.0:
             out.append((name, x, {**x, name: x[name] + MOVED * deviation * rng.choice([-1.0, 1.0])}))
     return out
@@ -81,12 +73,12 @@ def measure(name: str, seed: int, *, all_numbers: bool = False) -> list[object]:
     """Measure one table; a row of cells. Optionally move numbers without effect in the model, too."""
     data, rng = read(name, seed), np.random.default_rng(seed)
     model = OpenSetRecognizer(seed=seed, batch_size=64)
-    model.learn_many(data.training, data.labels.tolist())
-    decide(model, data.stream)
-    found = model.contributions_many(with_gaps(data.stream.iloc[:ROWS], rng).to_dict("records"))
+    model.learn_many(data.X_train, data.y_train.tolist())
+    decide(model, data.X_test)
+    found = model.contributions_many(with_gaps(data.X_test.iloc[:ROWS], rng).to_dict("records"))
     rest = np.abs([each.unknown.rest for each in found])
     small = rest <= SMALL * np.abs([each.unknown.log_odds for each in found])
-    complete = [each for row in model.contributions_many(data.stream.iloc[:ROWS]) for each in row.unknown.features]
+    complete = [each for row in model.contributions_many(data.X_test.iloc[:ROWS]) for each in row.unknown.features]
     effects = {
         each.name for each in complete if isinstance(each.value, float) and (all_numbers or each.contribution != 0.0)
     }

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.deciding import decide, scores
+from benchmarks.order.case import Case
 from benchmarks.order.tables import in_order
 from benchmarks.tabular import Part, divide, frame
 from stream_osr import OpenSetRecognizer
@@ -22,15 +23,6 @@ from stream_osr import OpenSetRecognizer
 UNKNOWN = "unknown"
 SEEDS = range(5)
 NEW = 150
-
-
-class Kind(NamedTuple):
-    """Training rows with labels, and a stream with true labels (``"unknown"`` for new instances)."""
-
-    X: np.ndarray
-    y: np.ndarray
-    stream: np.ndarray
-    truth: np.ndarray
 
 
 def holes(
@@ -43,7 +35,7 @@ def holes(
     share: float | None = None,
     freedom: float = np.inf,
     shared: bool = False,
-) -> Kind:
+) -> Case:
     """Draw classes of separate modes. New instances lie half way between two modes of a class.
 
     Parameters
@@ -83,7 +75,7 @@ def holes(
     return mixed(rng, X, y, known, truth, around(between))
 
 
-def curved(seed: int, shape: str = "ring", d: int = 2, n: int = 1200) -> Kind:
+def curved(seed: int, shape: str = "ring", d: int = 2, n: int = 1200) -> Case:
     """Draw a ring or a moon beside two round classes, in d dimensions. New instances lie inside the curve."""
     rng = np.random.default_rng(seed)
 
@@ -102,21 +94,21 @@ def curved(seed: int, shape: str = "ring", d: int = 2, n: int = 1200) -> Kind:
 
 def mixed(
     rng: np.random.Generator, X: np.ndarray, y: np.ndarray, known: np.ndarray, truth: np.ndarray, new: np.ndarray
-) -> Kind:
-    """Mix known and new instances of a stream."""
+) -> Case:
+    """Mix known and new instances of a stream. The true label of a new instance is ``"unknown"``."""
     order = rng.permutation(len(known) + len(new))
     names, labels = np.array([f"c{v}" for v in y]), [*(f"c{v}" for v in truth), *[UNKNOWN] * len(new)]
-    return Kind(X, names, np.vstack([known, new])[order], np.array(labels)[order])
+    return Case(X, names, np.vstack([known, new])[order], np.array(labels)[order])
 
 
-def figures(kind: Kind, seed: int) -> dict[str, float]:
+def figures(case: Case, seed: int) -> dict[str, float]:
     """Decide the stream, and score the decisions."""
-    train, stream = (pd.DataFrame(rows).add_prefix("x") for rows in (kind.X, kind.stream))
+    train, stream = (pd.DataFrame(rows).add_prefix("x") for rows in (case.X_train, case.X))
     model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
-    model.learn_many(train, pd.Series(kind.y))
+    model.learn_many(train, pd.Series(case.y_train))
     decisions = decide(model, stream)
     labels, odd = [str(each.label) for each in decisions], [each.p_unknown for each in decisions]
-    found = scores(kind.truth.tolist(), labels, odd, np.unique(kind.y).tolist())
+    found = scores(case.y.tolist(), labels, odd, np.unique(case.y_train).tolist())
     return {
         "known right": found["known_right"],
         "found": found["unknown_recall"],
@@ -198,7 +190,7 @@ def report_process() -> Iterator[str]:
             def scored(seed: int, share: float = share, where: str = where) -> dict[str, float]:
                 X = masked(case.X_train, share, seed) if where in ("training", "both") else case.X_train
                 stream = masked(case.X, share, seed + 50) if where in ("stream", "both") else case.X
-                return figures(Kind(X, case.y_train, stream, truth), 0)
+                return figures(Case(X, case.y_train, stream, truth), 0)
 
             yield line(f"TEP, {share:.1%} missing in {where}", scored, range(3))
 

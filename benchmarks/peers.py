@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import typer
 from river import anomaly, cluster
 from sklearn.ensemble import RandomForestClassifier
@@ -26,15 +25,12 @@ from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
 from benchmarks.deciding import UNKNOWN
+from benchmarks.growth import BATCH, SEED, train
 from benchmarks.openset.comparators.neighbours import OSNN
 from benchmarks.openset.sets import Problem, problem
 from benchmarks.streams import ONE_CHAIN
 from benchmarks.written import Write, table, tell
-from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
 
-SEED = 0
-BATCH = 64
 WARM = 4 * BATCH
 COMPONENTS = 30
 REFIT = 1000
@@ -49,9 +45,7 @@ Contender = Callable[[np.ndarray, np.ndarray], Decide]
 
 def stream_osr(X: np.ndarray, y: np.ndarray, **arguments: Any) -> Decide:
     """Make a recognizer; its labels are the classes' numbers, and -1 for unknown."""
-    model = OpenSetRecognizer(**grouped(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments))
-    model.learn_many(pd.DataFrame(X), y.tolist())
-    model.freeze()
+    model = train(X, y, **arguments)
 
     def decide(rows: np.ndarray) -> np.ndarray:
         model.learn_rows(rows)

@@ -114,18 +114,16 @@ def measure(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
             "majority": regroup(at_end, majorities(at_end, truth)),
         }
         scores = {f"{name} {m}": v for name in GATHERINGS for m, v in agreement(truth, named[name]).items()}
-        yield (
-            {"n_unknown": n}
-            | scores
-            | {
-                "number": found.number,
-                "error": abs(found.number - n) / n,
-                "error of delta": abs(found.delta - n) / n,
-                "covered": float(found.low <= n <= found.high),
-                "width": (found.high - found.low) / n,
-                "milliseconds": fmean(spent),
-            }
-        )
+        yield {
+            "n_unknown": n,
+            **scores,
+            "number": found.number,
+            "error": abs(found.number - n) / n,
+            "error of delta": abs(found.delta - n) / n,
+            "covered": float(found.low <= n <= found.high),
+            "width": (found.high - found.low) / n,
+            "milliseconds": fmean(spent),
+        }
 
 
 table = Table(

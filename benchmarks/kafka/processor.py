@@ -76,7 +76,8 @@ class Meter:
     def now(self) -> Split:
         """Say how the time has been split since the process began; in the main thread."""
         main, process = time.thread_time(), time.process_time()
-        chains = sum(map(_seconds_of, self._native))  # of libraries that were there before the client
+        tasks = (Path(f"/proc/self/task/{task}") for task in self._native)
+        chains = sum(map(seconds_of, tasks))  # of libraries that were there before the client
         for thread in threading.enumerate():
             if thread.name.startswith(CHAINS) and thread.ident is not None:
                 chains += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
@@ -88,7 +89,7 @@ def _tasks() -> set[int]:
     return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 
-def _seconds_of(task: int) -> float:
-    """Seconds of the processor that a thread has had, as the kernel counts them."""
-    fields = Path(f"/proc/self/task/{task}/stat").read_text().rpartition(")")[2].split()
+def seconds_of(task: Path) -> float:
+    """Return the processor seconds of a process or thread by its folder in /proc, in user mode and in the kernel."""
+    fields = (task / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS

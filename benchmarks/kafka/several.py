@@ -33,9 +33,9 @@ import yaml
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from benchmarks.kafka.ground import DEFAULTS, make_topics, send, values
+from benchmarks.kafka.processor import seconds_of
 from benchmarks.written import table
 from stream_osr_connectors.kafka.client.admin import TopicAdmin
-from stream_osr_connectors.kafka.client.interface import ClientError
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.scraping import samples_of
@@ -67,7 +67,6 @@ DISTINCT = 5000
 TICK = 0.005
 """Seconds between two looks of the producer at what is due."""
 
-TICKS = os.sysconf("SC_CLK_TCK")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -106,7 +105,6 @@ class Running:
         config.write_text(yaml.safe_dump(settings))
         self._log = own / "service.log"
         self._admin = TopicAdmin(ServiceSettings(**settings))
-        _answered(self.committed)
         command = [sys.executable, "-m", "stream_osr_connectors", "run", "--config", str(config)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD})
@@ -133,8 +131,7 @@ class Running:
                 for task in Path(f"/proc/{id}/task").glob("*/children")
                 for child in task.read_text().split()
             ]
-        fields = [Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split() for id in ids]
-        return sum(int(its[11]) + int(its[12]) for its in fields) / TICKS  # in user mode and in the kernel
+        return sum(seconds_of(Path(f"/proc/{id}")) for id in ids)
 
     def has_begun(self) -> bool:
         """Say whether each worker is ready, and has its partitions."""
@@ -166,19 +163,6 @@ class Running:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._admin.close()
-
-
-def _answered(ask: Callable[[], int]) -> None:
-    """Ask until there is an answer: at the first question a new broker makes the topic of the committed offsets."""
-    ends = time.monotonic() + PATIENCE
-    while True:
-        try:
-            ask()
-            return
-        except ClientError:
-            if time.monotonic() > ends:
-                raise
-            time.sleep(0.5)
 
 
 @contextmanager

@@ -38,7 +38,8 @@ import numpy as np
 from stream_osr.model.jit import Array, kernel
 
 BLOCK = 8
-"""Number of ranks whose mean is one value for a detector."""
+"""Number of ranks whose mean is one value for a detector (comparison of detectors:
+``benchmarks/results/discovery.md``)."""
 TOLERANCE = 0.05
 """Deviation of a mean rank that is never drift, since the frozen classes are estimates."""
 PRIOR_BLOCKS = 8
