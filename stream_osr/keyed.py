@@ -285,14 +285,14 @@ class Keyed(AwakeRecognizers):
             If the new model cannot continue a stream. The streams of earlier keys are then carried over already.
         """
         for by in [*earlier]:
-            ended, stream = earlier._streams[by], _KeyedStream()
-            self._model(by, stream).carry_over(earlier._model(by, ended))
+            ended, stream = earlier._streams[by], KeyStream()
+            self._wake(by, stream).carry_over(earlier._wake(by, ended))
             stream.seen, stream.decided, stream.unknown, stream.emerged = (
                 ended.seen, ended.decided, ended.unknown, ended.emerged
             )  # fmt: skip
             self._streams[by] = stream
             del earlier._streams[by]
-            earlier._forget(by, ended)
+            earlier._forget(by)
             self._collect(by, stream)
 
     # The state of all keys.

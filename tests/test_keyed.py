@@ -225,3 +225,50 @@ def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_p
         with pytest.raises(PersistenceError, match="contradicts itself"):
             resumed.resume({**state, **change})
     resumed.resume(state)
+
+
+@pytest.mark.parametrize("memory", [1, *further(1 << 30)])
+def test_each_stream_continues_under_another_model(trained: TrainedModel, tmp_path: Path, memory: int) -> None:
+    """As a recognizer of its own does. The earlier states in the store stay until the new ones are saved."""
+    following, part = fitted(60, **ARGUMENTS).trained, rows(500)
+    store = FolderStore(tmp_path)
+    earlier = Keyed(trained, memory=memory, store=store, **ARGUMENTS)
+    earlier.resume(None)
+    for by, x, t in part[:300]:
+        earlier.learn_one(x, by=by, t=t, key=t)
+    results(earlier)
+    begun = earlier.as_state()
+    earlier.saved()
+    for _ in range(2):  # the first process is lost before it saves
+        earlier = Keyed(trained, memory=memory, store=store, **ARGUMENTS)
+        earlier.resume(begun)
+        earlier.flush()
+        results(earlier)
+        seen = {line.by: line.seen for line in earlier.summary()}
+        keyed = Keyed(following, memory=memory, store=store, **ARGUMENTS)
+        keyed.resume(None)
+        keyed.carry_over(earlier)
+        assert len(earlier) == 0
+        assert {line.by: line.seen for line in keyed.summary()} == seen
+    found = results(keyed)
+    state = keyed.as_state()
+    keyed.saved()
+    keyed = Keyed(following, memory=memory, store=store, **ARGUMENTS)
+    keyed.resume(state)
+    for by, x, t in part[300:]:
+        keyed.learn_one(x, by=by, t=t, key=t)
+    keyed.flush()
+    found = {by: (found.get(by, ([], []))[0] + a, found.get(by, ([], []))[1] + b)
+             for by, (a, b) in results(keyed).items()}  # fmt: skip
+    for by, own in found.items():
+        before, after = (OpenSetRecognizer.from_trained(each, **ARGUMENTS) for each in (trained, following))
+        for each, x, t in part[:300]:
+            if each == by:
+                before.learn_one(x, t=t, key=t)
+        ended(before)
+        if by in seen:
+            after.carry_over(before)
+        for each, x, t in part[300:]:
+            if each == by:
+                after.learn_one(x, t=t, key=t)
+        assert own == (ended(after), list(after.drain_events())), by

@@ -234,3 +234,39 @@ def test_the_reason_of_an_instance_that_is_set_aside_is_found(tmp_path: Path) ->
         assert (outputs.final("a"), outputs.final("b")) == ({"set_aside": "no memory"}, None)
     finally:
         outputs.close()
+
+
+def test_each_key_has_a_stream(tmp_path: Path) -> None:
+    """With a label, which is learnt, and a command to one stream."""
+    (tmp_path / "tokens").write_text(f"anna:{TOKEN}\n")
+    sent = [{**each, "device": f"pump {i % 2}"} for i, each in enumerate(instances(400))]
+    sent[6]["label"] = "left"
+    with service(tmp_path, "--tokens", tmp_path / "tokens", "--by", "device") as one, one.client(TOKEN) as client:
+        answers = one.send(client, sent)
+        assert (answers[6]["immediate"], answers[7]["immediate"]["label"] is not None) == (None, True)
+        found, after, until = list[dict[str, Any]](), 0, time.monotonic() + 60
+        while len(found) < 384:
+            assert time.monotonic() < until
+            page = client.get("/v1/decisions", params={"after": after}).json()
+            found, after = found + page["decisions"], page["after"]
+        assert {each["by"] for each in found} == {"pump 0", "pump 1"}
+        assert "k6" not in {each["key"] for each in found}
+        assert one.send(client, sent[7:8])[0]["final"]["by"] == "pump 1"
+        for path, reason in (("", "Name one: stream=KEY"), ("?stream=pump%203", "no stream with key")):
+            refused = client.get(f"/v1/candidates{path}")
+            assert (refused.status_code, reason in refused.json()["error"]) == (422, True)
+        (candidate, *_) = client.get("/v1/candidates?stream=pump%201").json()["candidates"]
+        body = {"subclass": candidate["subclasses"], "label": "sky"}
+        assert client.post("/v1/promote", json={**body, "stream": ["x"]}).status_code == 422
+        assert client.post("/v1/promote", json={**body, "stream": "pump 1"}).status_code == 202
+        until = time.monotonic() + 30
+        while (command := client.get("/v1/commands").json()["commands"][0])["outcome"] == "pending":
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert command["outcome"] == "done", command
+        assert "stream_osr_keys 2" in client.get("/metrics").text
+        without = client.post("/v1/instances", json=instances(1)[0])
+        assert (without.status_code, "device is missing" in without.json()["error"]) == (422, True)
+        changed = client.post("/v1/instances", json={**sent[6], "label": "right"})
+        assert (changed.status_code, "another content" in changed.json()["error"]) == (409, True)
+        client.post("/v1/instances", json={**sent[6], "key": "more"}).raise_for_status()
