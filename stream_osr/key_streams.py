@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from stream_osr.archive.rules import array, fields, many, maybe, plain, text
 from stream_osr.errors import PersistenceError
 from stream_osr.parameters import Parameters
 from stream_osr.recognizer import OpenSetRecognizer
@@ -22,8 +23,15 @@ from stream_osr.support.state_store import StoredState
 LONGEST_NAME = 150
 """Longest name of a state, as a part of a file name. Names of longer keys are digests."""
 
-COUNTS = 7
-"""Counts of each key in the state of all keys."""
+COLUMNS = fields(
+    by=many(text(), "n"),
+    counts=array("i", "n", "7", low=-1),
+    begun=array("f", "n", allowed=("nan",)),
+    rows=array("f", "m", "*"),
+    times=array("f", "m", allowed=("nan",)),
+    keys=many(maybe(plain), "m"),
+)
+"""Rules of the state of all keys (:func:`as_columns`)."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -109,7 +117,7 @@ def as_columns(streams: Mapping[str, KeyStream], features: int) -> dict[str, Any
     waiting = [each for s in streams.values() for each in s.waiting]
     return {
         "by": tuple(streams),
-        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, COUNTS),
+        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, 7),
         "begun": np.array([s.unfinished()[1] for s in streams.values()], dtype=float),  # NaN for None
         "rows": np.array([row for row, _, _ in waiting], dtype=float).reshape(-1, features),
         "times": np.array([t for _, t, _ in waiting], dtype=float),

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stream_osr import Decision, Keyed, OpenSetRecognizer
-from stream_osr.archive.rules import array, fields, many, maybe, plain, text
+from stream_osr.archive.rules import array, fields, many, text
 from stream_osr.errors import InvalidInstance, InvalidParameter
-from stream_osr.key_streams import COUNTS
+from stream_osr.key_streams import COLUMNS
 from stream_osr.printable_text import brief
 from stream_osr.stream.contributions import Contributions
 from stream_osr.support import limits
@@ -325,14 +325,7 @@ def no_keys(model: OpenSetRecognizer) -> Content:
 
 
 KEYS = fields(
-    streams=fields(
-        by=many(text(), "n"),
-        counts=array("i", "n", str(COUNTS), low=-1),
-        begun=array("f", "n", allowed=("nan",)),
-        rows=array("f", "m", "*"),
-        times=array("f", "m", allowed=("nan",)),
-        keys=many(maybe(plain), "m"),
-    ),
+    streams=COLUMNS,
     commanded=many(text()),
     due=array("f", "n", allowed=("nan",)),
     clock=array("f", "1", allowed=("-inf",)),

@@ -22,7 +22,7 @@ from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from .partition import seed_of
-from .state_copies import state_copies
+from .state_copies import digest_of, state_copies
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""
@@ -271,7 +271,7 @@ class CurrentModel:
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)
-        self._digest = _digest(settings.model)
+        self._digest = digest_of(settings.model)
         self._keep(self.model)
 
     def _keep(self, model: ModelFile) -> None:
@@ -298,7 +298,7 @@ class CurrentModel:
         if self._said or stamp in (None, self._seen):
             return
         self._seen = stamp
-        if _digest(self._settings.model) not in (None, self._digest):
+        if digest_of(self._settings.model) not in (None, self._digest):
             self._said = True
             text = (
                 "the model file %s has changed since it was loaded. SIGHUP loads it, until then the model %s goes on"
@@ -310,7 +310,7 @@ class CurrentModel:
         settings = self._settings
         self._seen, self._said = _stamp(settings.model), False
         try:
-            model, digest = ModelFile.load(settings), _digest(settings.model)
+            model, digest = ModelFile.load(settings), digest_of(settings.model)
             if model.name == self.model.name:
                 logger.info("%s holds the model that runs, %s: nothing changes", settings.model, model.identity)
                 self._digest = digest
@@ -346,11 +346,4 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     with suppress(OSError):
         found = path.stat()
         return found.st_mtime_ns, found.st_size, found.st_ino
-    return None
-
-
-def _digest(path: Path) -> str | None:
-    """Return a digest of a file, or ``None`` if it cannot be read."""
-    with suppress(OSError), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
     return None

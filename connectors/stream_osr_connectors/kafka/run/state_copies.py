@@ -120,7 +120,7 @@ class StateCopies:
         known = self._known.get(state)
         if known is not None and (constant or known == digest) and path.exists():
             return 0
-        here = _digest(path)
+        here = digest_of(path)
         if here is not None and (constant or here == digest):
             self._known[state] = here
             return 0
@@ -164,7 +164,7 @@ def _removed(path: Path) -> int:
     return int(there)
 
 
-def _digest(path: Path) -> str | None:
+def digest_of(path: Path) -> str | None:
     """Return the digest of a file, or ``None`` if it cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
