@@ -14,8 +14,8 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
+from stream_osr_connectors.growing_file import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.feeds import FileFeed
-from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.input_rows import InputRows
 from tests.blobs import fitted_once
 from tests.live.served import Page, make_run, served, write_input

@@ -32,7 +32,7 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("sklearn",),
 )
 CONNECTORS: tuple[tuple[str, ...], ...] = (
-    ("stream_osr_connectors base console values json_fields memory terminal",),
+    ("stream_osr_connectors base console values json_fields growing_file memory terminal",),
     ("commands", "engine"),
     (
         "files",

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -22,6 +22,7 @@ from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
 from stream_osr.printable_text import printable
 from stream_osr.support.atomic import flush_folder, private
 
+from ..growing_file import FeedTruncated, Tail, end_of_lines
 from .command import Command, CommandResult, Result
 from .command_entry import CommandEntry, pair_undos
 
@@ -62,8 +63,7 @@ class CommandLog:
 
     def rewind(self) -> None:
         """Read from the beginning again."""
-        self.last = self._offset = self._row = 0
-        self._inode: int | None = None
+        self.last, self._tail = 0, Tail(self.path)
 
     def read(self) -> list[LogLine]:
         """Read the new lines. A line that is not valid is skipped with a warning.
@@ -74,26 +74,19 @@ class CommandLog:
             If the log cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_ino != self._inode or found.st_size < self._offset:
-                    self.rewind()
-                    self._inode = found.st_ino
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
+            with closing(self._tail):
+                found = [*self._tail.read_all()]
+        except FeedTruncated:
+            self.rewind()
+            return self.read()
         except OSError as error:
             raise ConnectorError(f"cannot read {self.path}: {error.strerror}. Check its permissions") from None
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
         lines: list[LogLine] = []
-        for line in whole.split(b"\n")[:-1]:
-            self._row += 1
+        for row, _, line in found:
             try:
                 lines.append(_parsed(line))
             except (ValueError, TypeError, LookupError, RecursionError, AttributeError, StreamOSRError) as error:
-                logger.warning("%s: line %d is skipped: %s", self.path, self._row, printable(str(error), 300))
+                logger.warning("%s: line %d is skipped: %s", self.path, row + 1, printable(str(error), 300))
                 continue
             if isinstance(lines[-1].content, Command):
                 self.last = max(self.last, lines[-1].n)
@@ -144,7 +137,7 @@ class CommandLog:
         assert self._file is not None
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         try:
-            end = _end_of_lines(self._file)
+            end = end_of_lines(self._file)
             os.ftruncate(self._file, end)
             try:
                 written = os.write(self._file, data)
@@ -211,18 +204,6 @@ def _locked(file: int) -> bool:
     except OSError:  # a file system that cannot lock; `locking` says so of the checkpoint
         pass
     return True
-
-
-def _end_of_lines(file: int) -> int:
-    """Return the end of the last complete line."""
-    end = os.fstat(file).st_size
-    while end:
-        begin = max(0, end - 4096)
-        at = os.pread(file, end - begin, begin).rfind(b"\n")
-        if at >= 0:
-            return begin + at + 1
-        end = begin
-    return 0
 
 
 def _parsed(line: bytes) -> LogLine:

@@ -25,6 +25,7 @@ from ..base import BadRecord, BatchCloser, Position, Record
 from ..files.json_lines import JsonLinesSource
 from ..files.locking import Lock
 from ..files.open_file import why
+from ..growing_file import last_lines
 from ..json_fields import JsonFields
 from .segments import JournalSegment, JournalSegments
 
@@ -36,7 +37,6 @@ RETRY_SECONDS = 0.5
 """Seconds between two attempts to write to a full disk."""
 WAIT_SECONDS = 0.2
 """Longest wait of the run for a new line before it applies commands."""
-_CHUNK = 1 << 20
 _ALWAYS = ("key", "time", "features", "immediate")
 """Fields of every line."""
 
@@ -285,21 +285,6 @@ def _entries(file: int, count: int) -> tuple[list[tuple[bytes, Entry]], int | No
             return out, place
         out.append((digest_of(read.key), Entry(n, read.digest, place, len(line))))
     return out, None
-
-
-def last_lines(file: int, count: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the last lines of a file with their places, and an unfinished line if there is one."""
-    size = begin = os.fstat(file).st_size
-    breaks = 0
-    while begin and breaks <= count:
-        begin = max(0, begin - _CHUNK)
-        breaks += os.pread(file, min(_CHUNK, size - begin), begin).count(b"\n")
-    with os.fdopen(os.dup(file), "rb") as lines:
-        lines.seek(begin)
-        place = begin + (len(lines.readline()) if begin else 0)
-        for line in lines:
-            yield place, line
-            place += len(line)
 
 
 class JournalSource(BatchCloser, Iterator[Record | BadRecord]):

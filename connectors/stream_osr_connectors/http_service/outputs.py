@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from .journal import digest_of, last_lines
+from ..growing_file import Tail, end_of_lines
+from .journal import digest_of
 
 MOST_BYTES = 1 << 18
 """Most bytes of records in one answer, except that one record always fits."""
@@ -17,41 +18,24 @@ MOST_LINE = 1 << 24
 """Most bytes of one record."""
 
 
-class OutputFile:
+class OutputFile(Tail):
     """A JSON Lines file that one thread appends to while others read.
 
     Parameters
     ----------
     path
         The file. It is created if it does not exist.
-
-    Attributes
-    ----------
-    end
-        Bytes of complete, flushed lines.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self.end = 0
+        path.touch()
+        super().__init__(path)
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def grow(self) -> list[tuple[int, bytes]]:
-        """Read the new complete lines with their places."""
-        out = []
-        while data := os.pread(self._file, MOST_BYTES, self.end):
-            whole = data[: data.rfind(b"\n") + 1]
-            if not whole and not (whole := self.line(self.end)).endswith(b"\n"):
-                break
-            for line in whole.splitlines(keepends=True):
-                out.append((self.end, line))
-                self.end += len(line)
-        return out
-
-    def skip(self, count: int) -> list[tuple[int, bytes]]:
-        """Read the last ``count`` lines with their places, and go to the end of the file."""
-        out = [(place, line) for place, line in last_lines(self._file, count) if line.endswith(b"\n")]
-        self.end = out[-1][0] + len(out[-1][1]) if out else 0
-        return out
+    @property
+    def end(self) -> int:
+        """Bytes of complete, flushed lines that were read."""
+        return self.place
 
     def line(self, place: int) -> bytes:
         """Read the line at a place."""
@@ -74,7 +58,7 @@ class OutputFile:
         """Return the place of the first record whose ``seq`` is greater, by bisection."""
         low, high = 0, self.end  # the lines before `low` are not greater, and the one at `high` is
         while low < high:
-            start = self._start_of((low + high) // 2, low)
+            start = end_of_lines(self._file, (low + high) // 2, low)
             line = self.line(start)
             if orjson.loads(line)["seq"] > seq:
                 high = start
@@ -84,17 +68,8 @@ class OutputFile:
 
     def close(self) -> None:
         """Close the file."""
+        super().close()
         os.close(self._file)
-
-    def _start_of(self, place: int, low: int) -> int:
-        """Return the start of the line around a place, which is not before ``low``."""
-        end = place
-        while end > low:
-            begin = max(low, end - (1 << 12))
-            if (at := os.pread(self._file, end - begin, begin).rfind(b"\n")) >= 0:
-                return begin + at + 1
-            end = begin
-        return low
 
 
 class Outputs:
@@ -118,8 +93,8 @@ class Outputs:
 
     def grow(self) -> None:
         """Read what the run has flushed."""
-        self._note(self.decisions.grow(), self._set_aside.grow())
-        self.events.grow()
+        self._note(_placed(self.decisions), _placed(self._set_aside))
+        _placed(self.events)
 
     def final(self, key: str | int) -> dict[str, Any] | None:
         """Return the final decision about a key within the horizon, or why the instance was set aside."""
@@ -148,3 +123,8 @@ class Outputs:
         places[known] = place
         if len(places) > self._horizon:
             del places[next(iter(places))]
+
+
+def _placed(file: Tail) -> list[tuple[int, bytes]]:
+    """Read the new lines of a file with their places."""
+    return [(place, line) for _, place, line in file.read_all()]

@@ -12,7 +12,7 @@ import orjson
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.checkpoint import wrong_stream
-from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
+from stream_osr_connectors.growing_file import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.input_rows import InputRows, json_object
 
 Decision = dict[str, Any]

@@ -18,11 +18,11 @@ from stream_osr.printable_text import printable
 from stream_osr_connectors import values
 from stream_osr_connectors.commands import CommandReceipt
 from stream_osr_connectors.commands.parsing import parse_request
+from stream_osr_connectors.growing_file import FeedTruncated
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.examples import ExampleChooser
 from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FoundDecision
 from stream_osr_connectors.page.live.file_commands import Acts
-from stream_osr_connectors.page.live.file_tail import FeedTruncated
 from stream_osr_connectors.summary.class_summary import newest_first
 from stream_osr_connectors.summary.state import State
 from stream_osr_connectors.summary.view_model import view_model, why

@@ -1,4 +1,4 @@
-"""Following a growing file: its complete lines, and whether a process writes it."""
+"""The one reader of growing files of lines: new lines, last lines, and whether a process writes the file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 import platform
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 
 class FeedTruncated(Exception):
-    """The beginning of the file has changed because a run was resumed or restarted. The file is read again."""
+    """The content before the place of the reader has changed. The file is read again from its beginning."""
 
 
 CHUNK = 1 << 20
@@ -95,6 +96,18 @@ class Tail:
         self._rest = rest
         return out
 
+    def read_all(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield all new lines as :meth:`read` returns them."""
+        while (lines := self.read()) or self.more():
+            yield from lines
+
+    def skip(self, count: int) -> list[tuple[int, bytes]]:
+        """Go to the end of the complete lines. Return the last ``count`` of them with their places."""
+        self._descriptor = open_regular(self.path)
+        lines = [(place, line[:-1]) for place, line in last_lines(self._descriptor, count) if line.endswith(b"\n")]
+        self.place = self._read = end_of_lines(self._descriptor)
+        return lines
+
     def more(self) -> bool:
         """Return whether more bytes are available now."""
         if self._descriptor is None:
@@ -126,6 +139,32 @@ class Tail:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def last_lines(file: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the last lines of a file with their places, and an unfinished line if there is one."""
+    size = begin = os.fstat(file).st_size
+    breaks = 0
+    while begin and breaks <= count:
+        begin = max(0, begin - CHUNK)
+        breaks += os.pread(file, min(CHUNK, size - begin), begin).count(b"\n")
+    with os.fdopen(os.dup(file), "rb") as lines:
+        lines.seek(begin)
+        place = begin + (len(lines.readline()) if begin else 0)
+        for line in lines:
+            yield place, line
+            place += len(line)
+
+
+def end_of_lines(file: int, end: int | None = None, begin: int = 0) -> int:
+    """Return the end of the last complete line that begins at ``begin`` or later and ends at ``end`` or before."""
+    end = os.fstat(file).st_size if end is None else end
+    while end > begin:
+        start = max(begin, end - 4096)
+        if (at := os.pread(file, end - start, start).rfind(b"\n")) >= 0:
+            return start + at + 1
+        end = start
+    return begin
 
 
 def open_regular(path: Path) -> int:
