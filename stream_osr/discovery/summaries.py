@@ -103,6 +103,35 @@ NOTHING = Estimate()
 """Estimate without any new class."""
 
 
+class DecisionCounts(NamedTuple):
+    """Numbers of decided instances of a stream. Its text is a line.
+
+    Attributes
+    ----------
+    decided
+        Number of decided instances.
+    unknown
+        Number of those decided as unknown.
+
+    Examples
+    --------
+    >>> print(DecisionCounts(8, 2))
+    8 instances decided in all: 6 known, 2 unknown (25.0 %)
+    """
+
+    decided: int
+    unknown: int
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the instances decided as unknown, 0 without decisions."""
+        return self.unknown / max(self.decided, 1)
+
+    def __str__(self) -> str:
+        numbers = f"{self.decided - self.unknown} known, {self.unknown} unknown"
+        return f"{counted(self.decided, 'instance')} decided in all: {numbers} ({_percent(self.unknown_share, 1)})"
+
+
 @dataclass(frozen=True)
 class DiscoveryRow:
     """Row of the discovery table.
@@ -225,8 +254,8 @@ class Summary:
         return "nothing decided yet" if self.expected_recall is None else f"expected now {self.expected_recall}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
+def _percent(share: float, digits: int = 2) -> str:
+    return f"{100 * share:.{digits}f} %"
 
 
 def _shares(subclasses: Sequence[tuple[int, float]], most: int) -> str:

@@ -63,13 +63,12 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
     stream = state.stream
     assert stream is not None
     trained = state.trained if state.training is None else None
-    total = sum(stream.decided)
-    unknown = stream.decided[-1] / total if total else 0.0
+    counts = stream.counts
     return Summary(
         known=tuple(_groups(stream)),
-        stream_size=total,
-        known_share=1.0 - unknown if total else 0.0,
-        unknown_share=unknown,
+        stream_size=counts.decided,
+        known_share=1.0 - counts.unknown_share if counts.decided else 0.0,
+        unknown_share=counts.unknown_share,
         emerging=tuple(sorted(_sizes(stream), key=lambda item: (-item[1], item[0]))),
         delta=found.delta,
         new_classes=found.estimate,
@@ -108,11 +107,12 @@ def _groups(stream: Stream) -> list[DiscoveryRow]:
 
 
 def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
-    """List the emerging subclasses that do not repeat a known class: id, size, and whether each was announced."""
-    life, dormant = stream.life, stream.chains[0].dormant
-    emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
-    there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
-    return there + [(int(key), int(n), True) for key, n in zip(dormant.ids, dormant.statistics.size, strict=True)]
+    """List the emerging subclasses that are not refuted: id, size, and whether each was announced or muted."""
+    stage, dormant = stream.stage, stream.chains[0].dormant
+    sizes = sizes_of(stream.state) | dict(zip(dormant.ids.tolist(), map(int, dormant.statistics.size), strict=True))
+    return [
+        (key, n, at != "candidate") for key, n in sizes.items() if (at := stage.get(key, "candidate")) != "refuted"
+    ]
 
 
 def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
@@ -125,8 +125,7 @@ def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
 
 
 def _emerging(stream: Stream, found: NewClasses) -> list[SubclassRow]:
-    chain, seen = stream.chains[0], max(stream.state.seen, 1)
-    stage = dict(zip(chain.life.ids.tolist(), stream.stage.tolist(), strict=True))
+    chain, seen, stage = stream.chains[0], max(stream.state.seen, 1), stream.stage
     new_class = {key: number for number, each in enumerate(found.candidates) for key in each.subclasses}
     out, lives = [], chain.life.subclasses
     dormant = dishes_of(chain.dormant.statistics, chain.known.prior)

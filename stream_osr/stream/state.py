@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -17,7 +18,7 @@ from stream_osr.discovery.grouping import SubclassDistances, measure_subclasses
 from stream_osr.discovery.histories import Lifecycle
 from stream_osr.discovery.lifecycle import announced_ids
 from stream_osr.discovery.new_classes import EmergingSubclasses, NewClasses, find_new_classes
-from stream_osr.discovery.summaries import Signals
+from stream_osr.discovery.summaries import DecisionCounts, Signals
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
 from stream_osr.model.restaurants import StreamState
@@ -56,7 +57,7 @@ class MenuSize(NamedTuple):
     emerging
         Emerging subclasses.
     active
-        Emerging subclasses that have been announced and are not dormant.
+        Emerging subclasses at the stage ``active`` (:class:`StageCounts`).
     alpha0
         Concentration of the stream's restaurant.
     gamma
@@ -283,18 +284,23 @@ class Stream(NamedTuple):
     @property
     def menu(self) -> MenuSize:
         """Numbers of subclasses, and concentrations."""
-        franchise, ids, life = self.state.franchise, self.state.ids, self.life
-        active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
-        return MenuSize(len(self.known.ids), len(ids), active, float(franchise.alpha[0]), float(franchise.gamma[0]))
+        alpha, gamma = (float(its[0]) for its in (self.state.franchise.alpha, self.state.franchise.gamma))
+        return MenuSize(len(self.known.ids), len(self.state.ids), self.stages.active, alpha, gamma)
+
+    @property
+    def counts(self) -> DecisionCounts:
+        """Numbers of decided instances."""
+        return DecisionCounts(sum(self.decided), self.decided[-1])
 
     @property
     def stages(self) -> StageCounts:
         """Numbers of emerging subclasses of the leader by stage, including dormant ones."""
-        return StageCounts(**{name: int((self.stage == name).sum()) for name in StageCounts._fields})
+        counts = Counter(self.stage.values())
+        return StageCounts(*(counts[name] for name in StageCounts._fields))
 
     @property
-    def stage(self) -> np.ndarray:
-        """Stage (:class:`StageCounts`) of each emerging subclass of the leader, in order of ``life.ids``."""
+    def stage(self) -> dict[int, str]:
+        """Stage (:class:`StageCounts`) of each emerging subclass of the leader, by id."""
         life = self.life
         by_rank = {
             "muted": life.muted,
@@ -302,7 +308,8 @@ class Stream(NamedTuple):
             "dormant": life.emerged & life.dormant,
             "active": life.emerged,
         }
-        return np.select([*by_rank.values()], [*by_rank], "candidate")
+        stages = np.select([*by_rank.values()], [*by_rank], "candidate")
+        return dict(zip(life.ids.tolist(), stages.tolist(), strict=True))
 
     @property
     def life(self) -> Lifecycle:

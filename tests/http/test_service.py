@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import socket
 import time
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from stream_osr import Decision
 from stream_osr.support.parallel import one_thread
 from stream_osr_connectors.http_service.acceptor import Acceptor
 from stream_osr_connectors.http_service.folder_run import FolderRun
 from stream_osr_connectors.http_service.instances import MOST_BODY
-from stream_osr_connectors.http_service.openapi import OPERATIONS
 from stream_osr_connectors.http_service.outputs import Outputs
+from stream_osr_connectors.http_service.routes import OPERATIONS
 from stream_osr_connectors.page.live.access import KnownHosts
 from tests.blobs import fitted_once
 from tests.http.serving import (
@@ -183,9 +186,6 @@ def test_hostile_requests_are_refused(one: Service, client: httpx.Client) -> Non
     assert (one.state / "journal.jsonl").read_bytes() == before
     assert client.get("/readyz").text == "ok\n"
     assert 'stream_osr_http_responses_total{status="422"}' in client.get("/metrics").text
-    documented = {(each.method.lower(), each.path) for each in OPERATIONS}
-    paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
-    assert {(method, path) for path, methods in paths.items() for method in methods} == documented
 
 
 def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path) -> None:
@@ -224,16 +224,85 @@ def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path
     run.stop()
 
 
-def test_the_reason_of_an_instance_that_is_set_aside_is_found(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, 10)
+def test_the_document_has_the_served_routes(client: httpx.Client) -> None:
+    """And the page about HTTP has the same ones."""
+    paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
+    documented = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert documented == {(each.method, each.path) for each in OPERATIONS}
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    described = {*re.findall(r"`(GET|POST) (/[\w./-]+)", page)}
+    assert documented == described | {("POST", "/v1/instances")}, "an example shows how to send instances"
+    for path in paths:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            served = client.request(method, path, content=b"", headers=JSON).status_code not in (404, 405)
+            assert served == ((method, path) in documented), (method, path)
+
+
+def set_aside(folder: Path) -> dict[str, Any]:
+    """Final decisions about two instances that a run set aside, by key."""
+    outputs = Outputs(folder, 10)
     try:
         raws = ('{"n": 1, "key": "a", "features": {}}', "('b', {})")
         lines = ({"row": row, "reason": "no memory", "raw": raw} for row, raw in enumerate(raws, start=1))
-        (tmp_path / "errors.jsonl").write_bytes(lines_of(lines))
+        (folder / "errors.jsonl").write_bytes(lines_of(lines))
         outputs.grow()
-        assert (outputs.final("a"), outputs.final("b")) == ({"set_aside": "no memory"}, None)
+        return {key: outputs.final(key) for key in ("a", "b")}
     finally:
         outputs.close()
+
+
+def test_the_reason_of_an_instance_that_is_set_aside_is_found(tmp_path: Path) -> None:
+    assert set_aside(tmp_path) == {"a": {"set_aside": "no memory"}, "b": None}
+
+
+def test_the_document_has_the_fields_of_the_answers(tmp_path: Path) -> None:
+    """And each documented field is in an answer."""
+    (tmp_path / "tokens").write_text(f"anna:{TOKEN}\n")
+    with service(tmp_path, "--tokens", tmp_path / "tokens") as one, one.client(TOKEN) as client:
+        one.send(client, instances(160))
+        await_decisions(client, 160)
+        document: dict[str, Any] = client.get("/openapi.json").json()
+        answers = [
+            (method, path, client.request(method, path, json=body))
+            for method, path, body in (
+                ("POST", "/v1/labels", {"key": "k3", "label": "left", "reason": "seen"}),
+                ("POST", "/v1/instances", instances(160)[0]),
+                ("POST", "/v1/instances", {}),
+                *(("GET", f"/v1/{name}", None) for name in ("decisions", "events", "candidates", "commands")),
+            )
+        ]
+    components: dict[str, Any] = document["components"]
+    found: set[tuple[str, str]] = set()
+
+    def is_valid(schema: dict[str, Any], value: Any) -> bool:
+        return Draft202012Validator({**schema, "components": components}).is_valid(value)
+
+    def follow(schema: dict[str, Any], value: Any) -> None:
+        assert is_valid(schema, value), (schema, value)
+        name = schema.get("$ref", "").rpartition("/")[2]
+        schema = components["schemas"].get(name, schema)
+        for branch in schema.get("anyOf", ()):
+            if is_valid(branch, value):
+                follow(branch, value)
+        if isinstance(value, list):
+            for each in value:
+                follow(schema.get("items", {}), each)
+        for field in value if "properties" in schema else ():
+            assert field in schema["properties"] or name == "Event", (name, field)
+            found.add((name, field))
+            follow(schema["properties"].get(field, {}), value[field])
+
+    for method, path, answer in answers:
+        described = document["paths"][path][method.lower()]["responses"][str(answer.status_code)]
+        follow(described["content"]["application/json"]["schema"], answer.json())
+    decision = Decision("a", 0.5, "left", "left", 0.9, 0.1, {"left": 0.9}, None, "left", 1.0, 0.5, 0, 1, ("c",))
+    follow({"$ref": "#/components/schemas/Decision"}, json.loads(json.dumps(decision.as_dict())))
+    follow({"$ref": "#/components/schemas/SetAside"}, set_aside(tmp_path)["a"])
+    of_requests = {"Instance", "Label", "Promote", "Mute", "Frame", "Undo"}
+    of_answers = {name: its["properties"] for name, its in components["schemas"].items() if name not in of_requests}
+    assert {(name, field) for name, fields in of_answers.items() for field in fields} == {
+        (name, field) for name, field in found if field in of_answers[name]
+    }
 
 
 def test_each_key_has_a_stream(tmp_path: Path) -> None:
@@ -265,6 +334,10 @@ def test_each_key_has_a_stream(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert command["outcome"] == "done", command
         assert "stream_osr_keys 2" in client.get("/metrics").text
+        described = client.get("/openapi.json").json()["components"]["schemas"]
+        assert "device" in described["Instance"]["required"]
+        assert "by" in described["Decision"]["properties"]
+        assert described["Frame"]["required"] == ["stream"]
         without = client.post("/v1/instances", json=instances(1)[0])
         assert (without.status_code, "device is missing" in without.json()["error"]) == (422, True)
         changed = client.post("/v1/instances", json={**sent[6], "label": "right"})

@@ -92,6 +92,9 @@ def test_each_emerging_subclass_is_at_one_stage() -> None:
     model.mute([key])
     after = find(model)[0].stages
     assert (after.muted, after.active, sum(after)) == (1, 0, sum(before))
+    assert model.value.menu.active == 0, "as in every other count"
+    announced = [key for key, _, emerged in model.summary().emerging if emerged]
+    assert len(announced) == after.active + after.dormant + after.muted
     model.undo()
     assert find(model)[0].stages == before
     model.promote([key], "named")

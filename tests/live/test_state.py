@@ -102,6 +102,15 @@ def test_what_is_said_of_a_subclass_is_seen(state: State) -> None:
     assert shown(state)["inbox"] == []
 
 
+def test_events_in_a_sum_count_as_signals(state: State) -> None:
+    state.event(0, event("SubclassEmerged", 2))
+    counts = {"SubclassEmerged": 3, "ClassDrifted": 2, "SubclassGrew": 9, "EventOfALaterRelease": 1}
+    state.event(0, {"type": "EventsSummed", "seq": 2, "since": 0, "until": 2, "emerged": [8], "counts": counts})
+    state.caught_up()
+    assert (shown(state)["signals"]["novelty"], shown(state)["signals"]["drift"]) == (4, 2)
+    assert [each.key for each in state.every_subclass()] == [7, 8]
+
+
 def test_what_has_merged_goes_on_as_one(state: State) -> None:
     decide(state, (decision(seq, subclass=7 + seq % 2) for seq in range(20)))
     for key in (7, 8):

@@ -143,16 +143,13 @@ def command_outcome(n: int, command: Command, result: CommandResult) -> str:
 
 def account(model: OpenSetRecognizer) -> list[str]:
     """Summarize the decisions of a stream, its new classes, and its differences from training."""
-    summary, found = model.summary(), model.new_classes()
-    size = summary.stream_size
-    if not size:
+    summary, found, stream = model.summary(), model.new_classes(), model.value.stream
+    if stream is None or not stream.counts.decided:
         return ["no decisions yet", *summary.unmet.messages()]
-    unknown = round(summary.unknown_share * size)
     emerged = [f"S{key} {count}" for key, count, announced in summary.emerging if announced]
     listed = ", ".join(emerged[:SHOWN]) + (f" and {len(emerged) - SHOWN} more" if len(emerged) > SHOWN else "")
     lines = [
-        f"{counted(size, 'instance')} decided in all: {size - unknown} known, {unknown} unknown "
-        f"({100 * summary.unknown_share:.1f} %)",
+        str(stream.counts),
         f"new subclasses, with their instances: {listed}" if emerged else "new subclasses: none",
         *repr(found).splitlines()[: SHOWN + 1],
     ]

@@ -146,6 +146,11 @@ class FolderRun(Thread):
         return self.journal.last - self.totals["read"]
 
     @property
+    def contributions(self) -> int | None:
+        """Number of features whose contributions each decision has, or ``None``."""
+        return self._files.contributions
+
+    @property
     def keys(self) -> int | None:
         """Number of streams, or ``None`` if there is only one."""
         return None if self._files.keyed is None else len(self._files.keyed)

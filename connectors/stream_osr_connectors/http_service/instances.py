@@ -56,7 +56,7 @@ class InstanceReader:
     def __init__(self, model: OpenSetRecognizer, by: str | None = None) -> None:
         if by in RESERVED:
             raise InvalidParameter(f"--by {by}: this field has another meaning. Choose another name for the field")
-        self._model = model
+        self._model, self.by = model, by
         self._fields = fields_of(model, by)
         self._names = FIELDS if by is None else (*FIELDS, by)
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_osr import errors
 from stream_osr.printable_text import brief, printable
+from stream_osr.support import limits
 
 from ..commands.parsing import parse_request
 from ..page.live.access import KnownHosts, Tokens
@@ -35,11 +36,13 @@ from ..page.live.answers import (
 )
 from ..page.live.file_commands import FileActs
 from ..page.live.followers import RETRY_AFTER, Followers, ServerSentEvent
+from . import messages
 from .acceptor import Accepted, Acceptor, NotWritten
 from .folder_run import FolderRun
 from .instances import MOST_BODY, InstanceReader, NotJson
 from .journal import JournalLine
-from .openapi import EVENTS, JSON, LINES, OPERATIONS, Operation, document
+from .messages import EVENTS, JSON, LINES
+from .openapi import STREAM, Operation, QueryNumber, document
 from .outputs import OutputFile
 
 logger = logging.getLogger("stream_osr")
@@ -48,6 +51,11 @@ MOST_BEHIND = 10_000
 """Most accepted instances that the run has not read."""
 MOST_RECORDS = 1000
 """Most records of an answer."""
+AFTER_DECISION = QueryNumber("after", least=-1, most=10**15, default=-1)
+AFTER_EVENT = QueryNumber("after", least=0, most=10**15, default=0)
+LAST_ID = "last-event-id"
+"""Header with the id of the last event that a client has received. It replaces ``after``."""
+LIMIT = QueryNumber("limit", least=1, most=MOST_RECORDS, default=MOST_RECORDS)
 
 
 def make_app(
@@ -91,7 +99,7 @@ class Routes:
         self._followers = Followers()
         self._statuses: Counter[int] = Counter()
         self._caught_up = False
-        routes = [Route(each.path, self._answer_of(each), methods=[each.method]) for each in OPERATIONS]
+        routes = [Route(each.path, partial(each.handler, self), methods=[each.method]) for each in OPERATIONS]
         handlers: dict[Any, Any] = {errors.StreamOSRError: answer_failure, HTTPException: _answer_http_error}
         self._app = Starlette(
             routes=routes, lifespan=self._lifespan, exception_handlers={**handlers, Exception: _answer_defect}
@@ -121,7 +129,7 @@ class Routes:
     # Instances.
 
     async def instances(self, request: Request) -> Response:
-        """Accept instances."""
+        """Accept instances, and return immediate decisions."""
         lines = media_type(request) == LINES
         if not lines and media_type(request) != JSON:
             return error_answer(415, f"Content-Type must be {JSON} for one instance, or {LINES} for several")
@@ -134,11 +142,9 @@ class Routes:
         if body is None:
             return error_answer(413, f"a request has at most {MOST_BODY} bytes")
         try:
-            read = await run_in_threadpool(self._reader.read, body, lines=lines)
+            accepted = await self._accept(await run_in_threadpool(self._reader.read, body, lines=lines))
         except NotJson as error:
             return error_answer(400, str(error))
-        try:
-            accepted = await self._accept(read)
         except NotWritten as error:
             return error_answer(503, str(error), retry_after=RETRY_AFTER)
         if accepted is None:
@@ -185,9 +191,9 @@ class Routes:
     async def decisions(self, request: Request) -> Response:
         """Return final decisions after a number, or after a place if there are streams by key."""
         file = self._run.outputs.decisions
+        after, limit = AFTER_DECISION.read(request, request.headers.get(LAST_ID)), LIMIT.read(request)
         if self._run.keys is not None:
-            return await self._after_place("decision", file, request)
-        after, limit = _cursor(request, -1), _limit(request)
+            return await self._after_place("decision", file, request, max(0, after))
         place = await run_in_threadpool(file.after, after)
         if _follows(request):
             return self._follow("decision", file, place)
@@ -196,10 +202,11 @@ class Routes:
 
     async def events(self, request: Request) -> Response:
         """Return events after a place."""
-        return await self._after_place("event", self._run.outputs.events, request)
+        after = AFTER_EVENT.read(request, request.headers.get(LAST_ID))
+        return await self._after_place("event", self._run.outputs.events, request, after)
 
-    async def _after_place(self, kind: str, file: OutputFile, request: Request) -> Response:
-        place, limit = _cursor(request, 0), _limit(request)
+    async def _after_place(self, kind: str, file: OutputFile, request: Request, place: int) -> Response:
+        limit = LIMIT.read(request)
         if place <= file.end and not file.is_start(place):
             raise errors.InvalidParameter(f"after is {place}. Give the value of `after` in an earlier answer")
         if _follows(request):
@@ -223,27 +230,21 @@ class Routes:
 
     async def candidates(self, request: Request) -> Response:
         """Return the candidate new classes."""
-        model = await run_in_threadpool(self._run.recognizer, request.query_params.get("stream"))
+        model = await run_in_threadpool(self._run.recognizer, request.query_params.get(STREAM))
         found = await run_in_threadpool(model.new_classes)
-        names = ("name", "subclasses", "size", "share", "nearest_class", "exemplars")
+        names = messages.Candidate.model_fields
         listed = [{name: getattr(each, name) for name in names} for each in found.candidates]
-        answer = {"candidates": listed, "number": found.number, "low": found.low, "high": found.high}
-        return json_answer({**answer, "frame": model.signals.frame})
+        return json_answer({"candidates": listed, **found.estimate._asdict(), "frame": model.signals.frame})
 
     # Commands.
 
     async def commands(self, request: Request) -> Response:
-        """Return the change history."""
+        """Return the change history, newest first."""
         await run_in_threadpool(self._acts.look)
         return json_answer({"commands": self._acts.history()})
 
-    def _answer_of(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        """Return the method that answers an operation."""
-        if operation.action:
-            return partial(self._command, action=operation.action)
-        return getattr(self, operation.name)  # type: ignore[no-any-return]
-
-    async def _command(self, request: Request, action: str) -> Response:
+    async def command(self, request: Request, action: str) -> Response:
+        """Send a command of a kind to the run."""
         if not self._acts.allowed:
             return error_answer(403, "commands need a token. Start the service with --tokens FILE")
         if media_type(request) != JSON:
@@ -256,14 +257,26 @@ class Routes:
         except orjson.JSONDecodeError as error:
             return error_answer(400, f"not JSON: {printable(str(error), 200)}")
         acts = self._acts
-        if isinstance(fields, dict) and "stream" in fields:
-            acts = FileActs(self._run.checkpoint, allowed=True, stream=_stream_of(fields.pop("stream")))
+        if isinstance(fields, dict) and (stream := self._stream_of(fields.pop(STREAM, None))) is not None:
+            acts = FileActs(self._run.checkpoint, allowed=True, stream=stream)
         given = {**fields, "action": action} if isinstance(fields, dict) else fields
         if isinstance(given, dict) and isinstance(given.get("label"), float):  # also a number of more than 64 bits
             return error_answer(422, f"label is {given['label']}. Expected text, a whole number, true or false")
         commands, n = parse_request(given, request.scope["token_name"])
         receipt = await run_in_threadpool(acts.ask, commands, n)
         return json_answer({"n": receipt.n, "status": receipt.status, "message": receipt.message}, 202)
+
+    def _stream_of(self, key: object) -> str | None:
+        """Check the key of the stream of a command, and return it as text."""
+        if self._run.keys is None:
+            if key is not None:
+                raise errors.InvalidParameter("this service has one stream. Leave out stream")
+            return None
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            expected = "Expected the key of a stream: text or a whole number"
+            raise errors.InvalidParameter(f"stream is {brief(key)}. {expected}")
+        limits.check_key(key)
+        return str(key)
 
     # Operation.
 
@@ -276,7 +289,7 @@ class Routes:
         return _state(self._trouble())
 
     async def metrics(self, request: Request) -> Response:
-        """Return counts in the text format of Prometheus."""
+        """Return counts for Prometheus."""
         run, totals = self._run, self._run.totals
         counters = {"accepted": run.journal.durable}
         counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
@@ -291,43 +304,19 @@ class Routes:
         return PlainTextResponse("\n".join([*text, ""]), media_type="text/plain; version=0.0.4")
 
     async def document(self, request: Request) -> Response:
-        """Return the OpenAPI document."""
+        """Return this document."""
         trained = self._run.model.trained
         names, categories = [str(name) for name in trained.names], [str(name) for name in trained.values]
-        return json_answer(document(names, categories, tokens=self._tokens is not None))
-
-
-def _stream_of(key: object) -> str:
-    """Return the key of the stream of a command."""
-    if isinstance(key, bool) or not isinstance(key, str | int):
-        raise errors.InvalidParameter(f"stream is {brief(key)}. Expected the key of a stream: text or a whole number")
-    return str(key)
+        by, top = self._reader.by, self._run.contributions
+        return json_answer(
+            document(
+                OPERATIONS, names, categories, tokens=self._tokens is not None, by=by, contributions=top is not None
+            )
+        )
 
 
 def _follows(request: Request) -> bool:
     return request.method == "GET" and EVENTS in request.headers.get("accept", "")
-
-
-def _cursor(request: Request, default: int) -> int:
-    """Return the parameter ``after``, or the id of the last event that a client has received."""
-    text = request.query_params.get("after", request.headers.get("last-event-id", str(default)))
-    return default if text == str(default) else _whole("after", text, 0, 10**15)
-
-
-def _limit(request: Request) -> int:
-    return _whole("limit", request.query_params.get("limit", str(MOST_RECORDS)), 1, MOST_RECORDS)
-
-
-def _whole(name: str, text: str, least: int, most: int) -> int:
-    """Read a whole number.
-
-    >>> _whole("limit", "17", 1, 1000)
-    17
-    """
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else least - 1
-    if not least <= number <= most:
-        raise errors.InvalidParameter(f"{name} is {printable(text, 40)}. Expected a whole number, {least} to {most}")
-    return number
 
 
 def _records(name: str, lines: list[bytes], after: int) -> Response:
@@ -348,3 +337,50 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 async def _answer_defect(request: Request, error: Exception) -> Response:
     return error_answer(500, "the request failed because of a defect in stream-osr")
+
+
+def _operation(
+    method: str, path: str, handler: Callable[[Routes, Request], Awaitable[Response]], answer: Any, **more: Any
+) -> Operation:
+    """Declare an operation. The handler determines name and summary."""
+    summary = (handler.__doc__ or "").partition("\n")[0]
+    return Operation(method, path, handler.__name__, summary, answer, handler, **more)
+
+
+def _command(path: str, action: str, body: type[messages.CommandBody], summary: str) -> Operation:
+    """Declare an operation that sends a command of a kind."""
+
+    async def handler(routes: Routes, request: Request) -> Response:
+        return await routes.command(request, action)
+
+    name, errors = path.rpartition("/")[2].replace("-", "_"), (400, 401, 403, 409, 413, 415, 422, 429)
+    return Operation(
+        "POST", path, name, summary, messages.Receipt, handler, body, of_stream=True, success=202, errors=errors
+    )
+
+
+_READ, _PAGE = (401, 429), (401, 422, 429, 503)
+OPERATIONS = (
+    _operation("POST", "/v1/instances", Routes.instances, messages.AcceptedInstance, body=messages.Instance,
+               also=LINES, errors=(400, 401, 409, 413, 415, 422, 429, 503)),
+    _operation("GET", "/v1/decisions", Routes.decisions, messages.DecisionPage, query=(AFTER_DECISION, LIMIT),
+               also=EVENTS, errors=_PAGE),
+    _operation("GET", "/v1/events", Routes.events, messages.EventPage, query=(AFTER_EVENT, LIMIT), also=EVENTS,
+               errors=_PAGE),
+    _operation("GET", "/v1/candidates", Routes.candidates, messages.Candidates, of_stream=True,
+               errors=(*_READ, 422, 503)),
+    _operation("GET", "/v1/commands", Routes.commands, messages.Commands, errors=_READ),
+    _command("/v1/labels", "label", messages.LabelBody, "Label an instance of the stream."),
+    _command("/v1/promote", "promote", messages.PromoteBody, "Make subclasses a class."),
+    _command("/v1/mute", "mute", messages.MuteBody, "Stop the events of subclasses."),
+    _command("/v1/accept-frame", "accept_frame", messages.CommandBody,
+             "Accept the present place of the known classes."),
+    _command("/v1/reject-frame", "reject_frame", messages.CommandBody,
+             "Treat the present place of the known classes as new."),
+    _command("/v1/undo", "undo", messages.UndoBody, "Revert the latest command."),
+    _operation("GET", "/healthz", Routes.health, str, errors=(503,)),
+    _operation("GET", "/readyz", Routes.ready, str, errors=(503,)),
+    _operation("GET", "/metrics", Routes.metrics, str),
+    _operation("GET", "/openapi.json", Routes.document, dict[str, Any]),
+)  # fmt: skip
+"""All operations."""

@@ -42,7 +42,7 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     if stream is not None:
         ids, sizes = stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
         facts["sizes"] = dict(zip(map(str, ids), sizes, strict=True))
-        facts |= {"decided": sum(stream.decided), "unknown": stream.decided[-1], "seen": int(stream.state.seen)}
+        facts |= {**stream.counts._asdict(), "seen": int(stream.state.seen)}
         if facts["decided"]:
             facts["new_classes"] = {"number": found.number, "low": found.low, "high": found.high}
     return facts

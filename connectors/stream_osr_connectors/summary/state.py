@@ -13,6 +13,7 @@ from typing import Any
 from stream_osr.discovery.event_base import moved_text
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
+from stream_osr.discovery.summaries import DecisionCounts
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.summary.class_summary import (
     MOST_MARKS,
@@ -212,14 +213,19 @@ class State:
                 before.recent -= 1
 
     @property
+    def counts(self) -> DecisionCounts:
+        """Numbers of decided instances."""
+        return DecisionCounts(self.decided, self.unknown)
+
+    @property
+    def recent_counts(self) -> DecisionCounts:
+        """Numbers of the latest decided instances, at most ``RECENT``."""
+        return DecisionCounts(len(self._recent), self.recent_unknown)
+
+    @property
     def frame(self) -> str:
         """Offset of all known classes from their training place, in words, from the latest event of each track."""
         return "; ".join(filter(None, self._frames.values()))
-
-    @property
-    def recent(self) -> int:
-        """Number of instances in the recent counts, at most ``RECENT``."""
-        return len(self._recent)
 
     def _text(self, raw: object) -> str:
         """Return a label as text, and store its original value."""
@@ -312,6 +318,9 @@ class State:
             elif kind.name == "EventsSummed":
                 for key in list(event["emerged"])[:MOST_NAMELESS]:
                     self._announce(track, whole(key, "emerged"))
+                for name, count in event["counts"].items():
+                    if (signal := EVENT_TABLE.get(name, OTHER_KIND).signal) is not None:
+                        self.signals[signal] += whole(count, "counts")
             if kind.signal is not None:
                 self.signals[kind.signal] += 1
             if not kind.drawn:

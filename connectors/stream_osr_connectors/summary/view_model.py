@@ -290,7 +290,6 @@ def view_model(
     others
         Sentences for the notes.
     """
-    recent = state.recent
     signals = view.get("signals")
     if signals is None and (state.signals["novelty"] or state.signals["drift"]):
         counts = {name: state.signals[name] for name in ("novelty", "drift")}
@@ -303,8 +302,8 @@ def view_model(
         "frame": state.frame if view.get("frame") is None else view["frame"],
         "unknown": {
             "n": state.unknown,
-            "rate": round(state.unknown / max(state.decided, 1), 6),
-            "recent_rate": round(state.recent_unknown / max(recent, 1), 6),
+            "rate": round(state.counts.unknown_share, 6),
+            "recent_rate": round(state.recent_counts.unknown_share, 6),
         },
         "signals": signals,
         "new_classes": view.get("new_classes"),

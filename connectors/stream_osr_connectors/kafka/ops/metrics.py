@@ -219,7 +219,7 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge("keys_awake", "Keys with a recognizer in memory (setting by).", "keys_awake"),
     _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
     _gauge("emerging_subclasses", "Emerging subclasses.", "menu.emerging"),
-    _gauge("active_subclasses", "Emerging subclasses that were announced and are not dormant.", "menu.active"),
+    _gauge("active_subclasses", "Announced emerging subclasses, neither dormant nor muted.", "menu.active"),
     _gauge(
         "subclasses",
         "K: known and emerging subclasses.",
@@ -237,6 +237,7 @@ METRICS: tuple[MetricRow, ...] = (
         "recall.now.recall",
     ),
     _gauge("expected_recall_low", "Lower end of the 95 % interval of expected_recall.", "recall.now.low"),
+    _gauge("expected_recall_high", "Upper end of the 95 % interval of expected_recall.", "recall.now.high"),
     _gauge(
         "false_unknown",
         "Estimated share of instances of known classes that are called unknown.",

@@ -303,11 +303,10 @@ def metrics_view(text: str) -> dict[str, Any]:
     if not recall:
         return view
     place = min(recall, key=lambda each: recall[each])
-    value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
-    high = min(1.0, value + (value - low))
+    low, high = by_name.get("expected_recall_low", {}), by_name.get("expected_recall_high", {})
     promised = by_name.get("promised_recall", {}).get(place)
-    facts: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
-    return {"recall": facts, **view}
+    ends = {"low": low.get(place, 0.0), "high": high.get(place, 1.0)}
+    return {"recall": {"value": recall[place], **ends, "promised": promised}, **view}
 
 
 def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:
