@@ -13,7 +13,7 @@ import pytest
 from stream_osr import ColumnFailed, Decision, Input, OpenSetRecognizer, SubclassEmerged
 from stream_osr.stream.odd_columns import _separates
 from stream_osr_connectors.files import open_sink
-from stream_osr_connectors.files.columns import columns_of
+from stream_osr_connectors.files.output_columns import columns_of
 from stream_osr_connectors.kafka.wire.encoding import _with_text_labels
 from stream_osr_connectors.summary.input_records import read_records
 

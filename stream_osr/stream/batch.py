@@ -17,7 +17,7 @@ from stream_osr.parameters import Parameters
 from stream_osr.stream import batch_seating
 from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
-from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, settle_faults, with_reasons
@@ -29,6 +29,7 @@ from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import Dependence, limit_false_unknown, score_references
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.stream.subclass_changes import follow
+from stream_osr.stream.subclass_identities import ChainResult
 from stream_osr.support.parallel import one_thread
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.prior_odds import shift_odds

@@ -1,61 +1,25 @@
-"""Seating of a batch in every chain, and subclass identities when instances move together."""
+"""Seating of a batch in every chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.histories import places_of
-from stream_osr.discovery.lifecycle import LEAST_KEPT, few_members
-from stream_osr.model import class_edits, edit, sampler
+from stream_osr.model import class_edits, sampler
 from stream_osr.model.missing_features import MissingPattern, complete_rows, is_complete
 from stream_osr.model.responsibilities import nearby, query_rows, view
 from stream_osr.model.restaurants import StreamState
 from stream_osr.parameters import Parameters
-from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
+from stream_osr.stream.chain import Chains, IdentityChanges, refreshed
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
+from stream_osr.stream.subclass_identities import ChainResult, count_outliers, keep_identities
 from stream_osr.support.parallel import each
 from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number of the generator for completing rows with missing values, in addition to those of the chains."""
-
-_SEATS = "subclass", "moved_from", "moved_to", "window_subclass"
-"""Fields of a result that contain ids of subclasses."""
-
-
-class ChainResult(NamedTuple):
-    """A chain and its result for a batch.
-
-    Attributes
-    ----------
-    before
-        The chain before the batch.
-    state, result
-        Results of the sampler, with the continued identities.
-    identities
-        Changes of identities.
-    check
-        The reference check after the batch.
-    references, probabilities
-        Numbers of the scored references, shape (Q,), and their balanced probabilities, shape (Q, J + 1).
-    mostly_new
-        Identities of the subclasses with a small known share, supported by enough members.
-    outliers
-        Instances whose unannounced subclass left the model with this batch, counted for the leader.
-    """
-
-    before: Chain
-    state: StreamState
-    result: sampler.BatchResult
-    identities: IdentityChanges
-    check: ReferenceCheck | None = None
-    references: np.ndarray = np.zeros(0, np.int64)
-    probabilities: np.ndarray = np.zeros((0, 0))
-    mostly_new: np.ndarray = np.zeros(0, np.int64)
-    outliers: int = 0
 
 
 class BatchPosterior(NamedTuple):
@@ -139,8 +103,8 @@ def seat(
         state, result = sampler.step(
             chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own, chain.carried, query
         )
-        outliers = 0 if number else _count_outliers(chain, state, result)
-        return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
+        outliers = 0 if number else count_outliers(chain, state, result)
+        return keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
 
     return each(step, range(len(chains)), parameters.n_jobs)
 
@@ -254,86 +218,3 @@ def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.B
                 known = class_edits.take_out(known, key, recent.rows[at], class_edits.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
-
-
-def _keep_identities(chain_result: ChainResult) -> ChainResult:
-    """Continue the identity of emerged subclasses most of whose instances moved to one other emerging subclass.
-
-    The remaining instances, if any, are too few for a subclass and move along. The target's identity continues if it
-    is older, or if most instances of the result come from the target. Otherwise the identity of the moved subclass
-    continues.
-    """
-    chain, state, result, changes = chain_result[:4]
-    if not len(result.moved):
-        return chain_result
-    life = chain.life
-    few = few_members(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
-    left = sorted({*result.moved_from[few].tolist()})
-    sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
-    for key in left:
-        if sizes.get(key, 0) >= LEAST_KEPT:
-            continue
-        leaves = result.moved_from == key
-        targets, counts = np.unique(result.moved_to[leaves & (result.moved_to >= 0)], return_counts=True)
-        if not len(targets):
-            continue
-        target, count = int(targets[counts.argmax()]), int(counts.max())
-        if target not in sizes or 2 * count <= before[key]:
-            continue
-        if key not in sizes and int(leaves.sum()) < before[key]:
-            continue  # the rest has left the model with it
-        others = sizes[target] - count
-        older, younger = (target, key) if target < key or others > count else (key, target)
-        if key in sizes:
-            state = edit.merge(state, older, younger, chain.known.prior)
-        else:
-            state = edit.rename(state, target, older)
-        now: dict[str, Any] = {name: getattr(result, name) for name in _SEATS}
-        for name, ids in now.items():
-            now[name] = np.where(ids == younger, older, ids)
-        result = result._replace(**now)
-        sizes = sizes_of(state)
-        changes = changes.then(IdentityChanges({younger: older}))
-    changes = changes._replace(moved=(result.moved, result.moved_to))
-    return chain_result._replace(state=state, result=result, identities=changes)
-
-
-def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
-    """Count the instances whose unannounced subclass left the model with this batch."""
-    before = chain.state
-    count, moved, none = len(before.ids), len(result.moved), [-1]
-    left = _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass, none]))
-    if not left.any():
-        return 0
-    n_classes = len(before.franchise.menu) - count
-    dish = before.franchise.table_dish[before.window.table]
-    was = left[np.where(dish >= n_classes, dish - n_classes, -1)]
-    now = was.copy()
-    now[np.searchsorted(before.window_seq, result.moved)] = left[count : count + moved]
-    settled = before.dishes.size @ left[:count] - was.sum()
-    return int(settled + now.sum() + left[count + moved :].sum())
-
-
-def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
-    """Count the instances whose unannounced subclass left the model because labels removed instances from it.
-
-    Parameters
-    ----------
-    chain
-        A chain before the labels.
-    after
-        The sampler's state after the labels.
-    withdrawn
-        Subclass of each removed instance.
-    """
-    before, out = chain.state, np.array(withdrawn, np.int64)
-    out = out[places_of(before.ids, out) >= 0]
-    return int(before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, out).sum())
-
-
-def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
-    """Mark the subclasses of a chain (-1 for a known one) that have left the model unannounced."""
-    left = (keys >= 0) & (places_of(after.ids, keys) < 0)
-    if left.any():
-        left &= places_of(chain.life.ids[chain.life.emerged], keys) < 0
-    return left

@@ -15,12 +15,12 @@ from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.lifecycle_moves import withdraw_dormant
 from stream_osr.model.prior import homogeneous
 from stream_osr.parameters import Label, Parameters
-from stream_osr.stream.batch_seating import count_left_behind
 from stream_osr.stream.chain import Chain, refreshed
 from stream_osr.stream.class_shift import class_shifts
 from stream_osr.stream.monitoring import tally
 from stream_osr.stream.recent_instances import RecentInstances, began, recall, unshared
 from stream_osr.stream.state import Stream, widen
+from stream_osr.stream.subclass_identities import count_left_behind
 from stream_osr.stream.undo_log import Labelling, record
 
 

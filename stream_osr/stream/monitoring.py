@@ -20,11 +20,12 @@ from stream_osr.model.dependence import rank_share
 from stream_osr.model.prior import numbers_of
 from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.announcements import about
-from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
 from stream_osr.stream.reference_check import mean_of_references
 from stream_osr.stream.state import Stream
+from stream_osr.stream.subclass_identities import ChainResult
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.density_levels import log_odds_of_new
 from stream_osr.trust.false_unknown_bound import call_known, plausible

@@ -23,8 +23,9 @@ from stream_osr.model.responsibilities import QueryDensities, QueryRows, query_r
 from stream_osr.model.restaurants import StreamState
 from stream_osr.parameters import Parameters
 from stream_osr.stream import reference_models, subclass_owners
-from stream_osr.stream.batch_seating import BatchPosterior, ChainResult, mean_of
+from stream_osr.stream.batch_seating import BatchPosterior, mean_of
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck
+from stream_osr.stream.subclass_identities import ChainResult
 from stream_osr.support.parallel import each
 from stream_osr.trust import density_levels
 from stream_osr.trust.balance import balance, votes

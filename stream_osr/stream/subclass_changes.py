@@ -21,7 +21,7 @@ from stream_osr.model.sampler import BatchResult
 from stream_osr.parameters import Parameters
 from stream_osr.stream import recent_instances
 from stream_osr.stream.arrival_order import independent_of
-from stream_osr.stream.batch_seating import BatchPosterior, ChainResult
+from stream_osr.stream.batch_seating import BatchPosterior
 from stream_osr.stream.chain import (
     Chain,
     IdentityChanges,
@@ -36,6 +36,7 @@ from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_ou
 from stream_osr.stream.monitoring import follow_unknown
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances
 from stream_osr.stream.state import Stream
+from stream_osr.stream.subclass_identities import ChainResult
 from stream_osr.stream.subclass_owners import owned_by
 from stream_osr.training.trained import TrainedModel
 

@@ -19,7 +19,8 @@ from stream_osr.model.feature_space.binary_features import (
     find_binary_features,
     with_categories,
 )
-from stream_osr.model.feature_space.mixed_whitening import choose, fill_mixed, find_constant, find_open, fit_mixed
+from stream_osr.model.feature_space.mixed_whitening import choose, fill_mixed, find_constant, fit_mixed
+from stream_osr.model.feature_space.open_categories import find_open
 from stream_osr.model.feature_space.subspace import Plan
 from stream_osr.model.feature_space.whitening import Whitening, along_subclasses, bent_scale, whiten
 from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, find_yeo_johnson, unbend
@@ -48,7 +49,7 @@ class ModelledFeatures(NamedTuple):
         for a constant that is not modelled, and the number of values plus two for a category.
     open
         Categories in which a new value carries no information
-        (:func:`stream_osr.model.feature_space.mixed_whitening.find_open`).
+        (:func:`stream_osr.model.feature_space.open_categories.find_open`).
     alarms
         Categories of which a new value alone means unknown (``Input.alarms``).
 

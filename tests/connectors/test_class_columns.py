@@ -8,7 +8,7 @@ from typing import Any
 from stream_osr import Decision
 from stream_osr_connectors.files import CsvSource, Record, open_sink
 from stream_osr_connectors.files.class_columns import class_column, class_of
-from stream_osr_connectors.files.columns import columns_of
+from stream_osr_connectors.files.output_columns import columns_of
 from stream_osr_connectors.page.report.records_feed import as_decision
 from stream_osr_connectors.summary.input_records import read_records
 

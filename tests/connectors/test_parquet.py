@@ -14,7 +14,7 @@ import pytest
 from stream_osr import Decision
 from stream_osr.errors import ConnectorError, MissingExtra
 from stream_osr_connectors.files import BadRecord, ParquetSink, Record, open_sink, open_source
-from stream_osr_connectors.files.columns import columns_of, columns_of_events
+from stream_osr_connectors.files.output_columns import columns_of, columns_of_events
 from tests.connectors.parquet import read_parquet, write_parquet
 
 

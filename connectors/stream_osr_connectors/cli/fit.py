@@ -18,10 +18,10 @@ from stream_osr.support.limits import MOST_DIGITS
 from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
-from stream_osr_connectors.files.columns import SET_ASIDE
 from stream_osr_connectors.files.key_check import find_key
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.open_file import is_folder, is_standard, may_be_regular, why
+from stream_osr_connectors.files.output_columns import SET_ASIDE
 from stream_osr_connectors.files.rejected_record import raw_of, row_of
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, LabelType

@@ -26,8 +26,8 @@ from stream_osr_connectors.terminal import Terminal
 if TYPE_CHECKING:
     from stream_osr import Keyed, OpenSetRecognizer
     from stream_osr_connectors.files.checkpoint import Checkpoint
-    from stream_osr_connectors.files.columns import Kind
     from stream_osr_connectors.files.file_run import FileRun, Sinks
+    from stream_osr_connectors.files.output_columns import Kind
 
 SETTABLE = ("min_probability",)
 """Options that may change when a run resumes. All others apply to the whole run."""
@@ -195,8 +195,8 @@ def _assemble(
 def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Sequence[object]) -> Sinks:
     """Open the outputs. A typed table gets the type of each column."""
     from stream_osr.decision import Decision
-    from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
     from stream_osr_connectors.files.file_run import Sinks
+    from stream_osr_connectors.files.output_columns import SET_ASIDE, columns_of, columns_of_events
 
     by: dict[str, Kind] = {} if given.by is None else {"by": "text"}
     more: dict[str, Kind] = {} if given.contributions is None else {"contributions": "json"}

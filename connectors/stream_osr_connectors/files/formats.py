@@ -11,12 +11,12 @@ from stream_osr.errors import ConnectorError
 
 from ..base import Sink, Source
 from .class_columns import header
-from .columns import Kind
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .json_lines import JsonLinesSink, JsonLinesSource
 from .open_file import is_folder
+from .output_columns import Kind
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
 from .read_options import ReadOptions

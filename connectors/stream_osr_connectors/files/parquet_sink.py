@@ -15,10 +15,10 @@ from stream_osr.support.atomic import flush_folder
 from ..base import Position
 from .byte_sink import DurableSink
 from .class_columns import without_later
-from .columns import Kind, fitted, kind_of
 from .identity import identity_at, why_not
 from .locking import Lock
 from .open_file import is_standard, why
+from .output_columns import Kind, fitted, kind_of
 from .parquet_source import arrow
 
 ROWS_OF_A_GROUP: Final = 8192

@@ -12,37 +12,6 @@ from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON, YeoJohnso
 from stream_osr.model.jit import Array
 from stream_osr.model.prior import NO_COLUMN
 
-OPEN_SHARE, LEAST_ALONE = 0.02, 5
-"""Least share and least number of instances with a value that no other instance has, for a category to be open."""
-
-
-def find_open(X: Array, places: Array) -> Array:
-    """Find the categories in which known instances bring new values all the time: addresses, names, identifiers.
-
-    The share of stream instances with a value that is not in training is estimated by the share of training instances
-    with a unique value (Good 1953). Arguments as for :func:`fit_mixed`.
-
-    Returns
-    -------
-    Their numbers among the categories.
-
-    Examples
-    --------
-    Among 40 rows each of 40 addresses occurs once, and each of two protocols twenty times:
-
-    >>> find_open(np.column_stack([np.arange(40), np.arange(40) % 2]), np.array([42, 4]))
-    array([0])
-    """
-    out = list[int]()
-    for number, at in enumerate(np.flatnonzero(places > 0).tolist()):
-        code = X[~np.isnan(X[:, at]), at]
-        count = np.unique(code[code < places[at] - 2], return_counts=True)[1]
-        alone = int((count == 1).sum()) + int((code >= places[at] - 2).sum())
-        if alone >= max(LEAST_ALONE, OPEN_SHARE * len(code)):
-            out.append(number)
-    return np.array(out, np.int64)
-
-
 LEAST_CONSTANT = 20
 """Least number of instances with one value for a constant feature."""
 
@@ -117,7 +86,7 @@ def fit_mixed(
     yeo_johnson
         Features to transform first (:func:`stream_osr.model.feature_space.yeo_johnson.find_yeo_johnson`).
     open_categories
-        Open categories (:func:`find_open`).
+        Open categories (:func:`.open_categories.find_open`).
     plan
         Treatment of the numeric features (:func:`choose`).
     pca_components, pca_variance

@@ -59,8 +59,8 @@ class Whitening(NamedTuple):
         Features to transform first (:mod:`stream_osr.model.feature_space.yeo_johnson`).
     open
         Open categories among ``columns``, by their numbers among the categories. Known instances bring new values in
-        them all the time (:func:`find_open`). A value that is not in training carries no information there and counts
-        as missing.
+        them all the time (:func:`.open_categories.find_open`). A value that is not in training carries no information
+        there and counts as missing.
     """
 
     fill: Array
