@@ -286,7 +286,9 @@ class Keyed(AwakeRecognizers):
         """
         for by in [*earlier]:
             ended, stream = earlier._streams[by], KeyStream()
-            self._wake(by, stream).carry_over(earlier._wake(by, ended))
+            model = self._wake(by, stream)
+            model.carry_over(earlier._wake(by, ended))
+            self._measure(stream, model)
             stream.seen, stream.decided, stream.unknown, stream.emerged = (
                 ended.seen, ended.decided, ended.unknown, ended.emerged
             )  # fmt: skip

@@ -111,7 +111,7 @@ def run(given: RunOptions) -> None:
     started = given.started(console)
     recognizer, successor = begin(given) if started is None else started.model, None
     if started is not None and given.on_model_change == "carry" and is_another(given.model, recognizer):
-        recognizer = successor = begin(given)
+        recognizer = successor = begin(given, recognizer)
     check_categories(recognizer, options.feature_list(given.categorical) or [])
     if started is not None:
         console.say(*go_on(given, started, given.reading(started.model), changes_model=successor is not None))
@@ -168,7 +168,7 @@ def _assemble(
         )
     )
     if started is not None:
-        check_outputs(started, given.outputs)
+        check_outputs(started, given.outputs, None if successor is None else "model")
     sinks = _open_sinks(stack, source, given, recognizer.trained.labels)
     first = recognizer if started is None else started.model
     keys = None if given.by is None else partial(keyed_of, first, checkpoint)
@@ -249,8 +249,10 @@ def _until_signal() -> Callable[[], bool]:
     return lambda: bool(signals)
 
 
-def begin(given: RunOptions) -> OpenSetRecognizer:
+def begin(given: RunOptions, earlier: OpenSetRecognizer | None = None) -> OpenSetRecognizer:
     """Create the recognizer of a new run: the model with the changes of the command line.
+
+    Options that are omitted have the values of training, or those of the recognizer of an earlier run.
 
     Raises
     ------
@@ -262,10 +264,12 @@ def begin(given: RunOptions) -> OpenSetRecognizer:
     from stream_osr import OpenSetRecognizer
 
     loaded, changes = OpenSetRecognizer.load(given.model), options.given(given, *CHANGES)
-    trained = loaded.trained
-    if "chains" in changes:
-        trained = trained.with_chains(changes["chains"])
-    return OpenSetRecognizer.from_trained(trained, **{**loaded.arguments, **changes})
+    trained, chains = loaded.trained, changes.get("chains")
+    if chains is None and earlier is not None:
+        chains = min(len(trained.draws), len(earlier.trained.draws))
+    if chains is not None:
+        trained = trained.with_chains(chains)
+    return OpenSetRecognizer.from_trained(trained, **{**(earlier or loaded).arguments, **changes})
 
 
 def is_another(path: Path, earlier: OpenSetRecognizer) -> bool:

@@ -132,7 +132,7 @@ class RecordStream(Generic[T]):
         self._labels: list[tuple[T, Evidence]] = []
         self.refused: list[tuple[T | None, Refusal]] = []
         self.accepted = self.labelled = self.skipped = self.counted = 0
-        self._top, self._explained = contributions, deque[Contributions]()
+        self._top, self._explained = contributions, deque[Contributions | None]()
         self._features: deque[Mapping[Any, object]] = deque()
         """Features of the records that wait, if contributions are computed."""
         if contributions is not None:
@@ -257,17 +257,27 @@ class RecordStream(Generic[T]):
             its = self._explained.popleft() if self._explained else None
             yield DecidedRecord(self.waiting.popleft(), decision, its)
 
-    def take_contributions(self) -> list[Contributions]:
+    def take_contributions(self) -> list[Contributions | None]:
         """Return the contributions of the waiting decisions, and forget them."""
         found = [*self._explained]
         self._explained.clear()
         return found
 
     def _explain(self) -> None:
-        """Compute the contributions of the new decisions, before another record changes the state."""
-        if self._top is not None and (count := len(self.model.value.decisions) - len(self._explained)) > 0:
-            rows = [self._features.popleft() for _ in range(count)]
+        """Compute the contributions of the new decisions, before another record changes the state.
+
+        Decisions whose contributions cannot be computed have none.
+        """
+        if self._top is None or (count := len(self.model.value.decisions) - len(self._explained)) <= 0:
+            return
+        rows = [self._features.popleft() for _ in range(count)]
+        try:
             self._explained.extend(self.model.contributions_many(rows, top=self._top))
+        except Exception as error:
+            if isinstance(error, MemoryError) and isinstance(error, self._fatal):
+                raise
+            logger.exception("the contributions of %d decisions could not be computed", count)
+            self._explained.extend(count * [None])
 
     def _with_rows(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> OpenSetRecognizer:
         """Return the recognizer after some rows."""

@@ -65,13 +65,23 @@ class Sinks(NamedTuple):
                 sink.flush()
 
 
-def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str] | None]) -> None:
+def check_outputs(
+    checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str] | None], change: str | None = None
+) -> None:
     """Check that the outputs of a checkpoint exist, in the order of `Sinks`, before opening would create them.
+
+    Parameters
+    ----------
+    checkpoint, paths
+        The checkpoint, and the outputs.
+    change
+        What differs from the earlier run, such as the model. An output must then end at the checkpoint, because
+        readers may know later results, and other results would replace them.
 
     Raises
     ------
     ConnectorError
-        If an output is missing, or is given in only one of the two runs.
+        If an output is missing, is given in only one of the two runs, or does not end at the checkpoint.
     """
     _check_given(checkpoint, paths)
     for name, path, position in zip(Sinks._fields, paths, checkpoint.sinks, strict=True):
@@ -82,6 +92,18 @@ def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str]
                 f"{os.fspath(path)} is missing. The checkpoint expects it, with {size} of {name}. Give the name "
                 "from the start of the run, put the file back, or start again without --resume"
             )
+        if change is not None and path is not None and _exceeds(Path(path), held):
+            raise ConnectorError(
+                f"{os.fspath(path)} has {name} after the checkpoint, because the last run was killed, and another "
+                f"{change} would change them. Start once as before and stop the run (SIGTERM), and change it then"
+            )
+
+
+def _exceeds(path: Path, position: Mapping[str, Any]) -> bool:
+    """Return whether an output goes on after a position."""
+    if "parts" in position:
+        return len([*path.glob("*.parquet")]) > int(position["parts"])
+    return path.is_file() and path.stat().st_size > int(position.get("offset", 0))
 
 
 def _check_given(checkpoint: Checkpoint, given: Sequence[object]) -> None:
@@ -211,7 +233,7 @@ class FileRun:
         self.reasons: Counter[str] = Counter() if started is None else Counter(started.reasons)
         self._position = None if started is None else started.source
         self._account = Account(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
-        self._streams = self._streams_of(None if started is None else started.keys)
+        self._streams = self._streams_of(None if started is None else started.keys, self.contributions)
         self._row_source = self.source if isinstance(self.source, RowSource) else None
         self._runner: CommandRunner | None = None
         self._changed, self._unsaved, self._save_from = False, 0, 0.0
@@ -251,8 +273,11 @@ class FileRun:
         if successor is not None:
             check_carries(successor, started.model)
         go_on(started, source, sinks)
-        run = cls(started.model, source, sinks, started=started, **options)
+        contributions = options.pop("contributions", None)
+        first = contributions if successor is None or not started.model.decision_delay else None
+        run = cls(started.model, source, sinks, started=started, contributions=first, **options)
         if successor is not None:
+            run.contributions = contributions
             run.change_model(successor)
         return run
 
@@ -282,7 +307,7 @@ class FileRun:
 
     def change_model(self, model: OpenSetRecognizer) -> None:
         """End the streams of the model, and continue them with another one."""
-        self._streams.flush()
+        self._streams.flush(every=True)
         self._publish()
         model.carry_over(self.model)
         if self.keyed is not None:
@@ -290,15 +315,15 @@ class FileRun:
             keyed.carry_over(self.keyed)
             self.keyed = keyed
         self.model = self._account.model = model
-        self._streams = self._streams_of(None)
+        self._streams = self._streams_of(None, self.contributions)
         self._publish()
         self._changed = True
         self._save()
 
-    def _streams_of(self, saved: Mapping[str, Any] | None) -> OneStream | KeyedStreams:
+    def _streams_of(self, saved: Mapping[str, Any] | None, contributions: int | None) -> OneStream | KeyedStreams:
         if self.keyed is None:
-            return OneStream(self._account, self.contributions)
-        return KeyedStreams(self.keyed, self._account, saved, self.contributions)
+            return OneStream(self._account, contributions)
+        return KeyedStreams(self.keyed, self._account, saved, contributions)
 
     def _run(self) -> None:
         source = self.source

@@ -23,7 +23,7 @@ from stream_osr.support.state_store import FolderStore
 
 from ..base import Record
 from ..commands.command import Command, CommandResult
-from ..engine import RecordStream, check_record
+from ..engine import RecordStream, check_contributions, check_record
 from .account import Account, NumberedRecord
 from .line_source import Rows, RowSource
 
@@ -82,7 +82,7 @@ class OneStream:
             self._account.settle(self._stream)
         return rows
 
-    def flush(self) -> None:
+    def flush(self, *, every: bool = True) -> None:
         """Close the micro-batch at the end of the input."""
         self._stream.flush()
         self._account.settle(self._stream)
@@ -124,8 +124,9 @@ class KeyedStreams:
     def __init__(
         self, keyed: Keyed, account: Account, saved: Content | None = None, contributions: int | None = None
     ) -> None:
+        check_contributions(contributions, account.model.decision_delay)
         self.keyed, self._account, self._contributions = keyed, account, contributions
-        self._explained: dict[str, deque[Contributions]] = {}
+        self._explained: dict[str, deque[Contributions | None]] = {}
         max_wait = account.model.value.parameters.max_wait
         self._quiet = None if max_wait is None else _QuietKeys(max_wait)
         if self._quiet is not None and saved is not None:
@@ -153,9 +154,9 @@ class KeyedStreams:
             for each in self._quiet.expired():
                 self.keyed.act(each, self._calling(each, RecordStream.close))
 
-    def flush(self) -> None:
-        """Close all micro-batches at the end of the input."""
-        for by in self.keyed.unfinished():
+    def flush(self, *, every: bool = False) -> None:
+        """Close all micro-batches at the end of the input, with ``every`` also those with late labels alone."""
+        for by in [*self.keyed] if every else self.keyed.unfinished():
             self.keyed.act(by, self._calling(by, RecordStream.flush))
 
     def decisions(self) -> Iterator[Content]:

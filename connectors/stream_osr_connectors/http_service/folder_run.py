@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Any
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter
@@ -24,6 +26,8 @@ from ..files.streams import keyed_of, no_keys
 from .instances import fields_of
 from .journal import SEGMENT_BYTES, InstanceJournal, JournalSource
 from .outputs import Outputs
+
+logger = logging.getLogger("stream_osr")
 
 FLUSH_SECONDS = 0.1
 """Least seconds between two flushes of the outputs."""
@@ -50,8 +54,8 @@ class FolderRun(Thread):
         Records between two checkpoints.
     segment_bytes
         As for :class:`.journal.InstanceJournal`.
-    by_key
-        Whether each key of a stream (:attr:`.journal.JournalLine.by`) has its own recognizer.
+    by
+        Field of an instance with the key of its stream, or ``None``. Each key has its own recognizer.
     contributions
         Number of features whose contributions each decision has, or ``None``.
     carries
@@ -81,7 +85,7 @@ class FolderRun(Thread):
         horizon: int = 100_000,
         checkpoint_every: int = 10_000,
         segment_bytes: int = SEGMENT_BYTES,
-        by_key: bool = False,
+        by: str | None = None,
         contributions: int | None = None,
         carries: bool = False,
     ) -> None:
@@ -92,20 +96,27 @@ class FolderRun(Thread):
         self.on_end: Callable[[], None] = lambda: None
         self._visible, self._flush_at = 0, 0.0
         self.checkpoint = folder / "decisions.jsonl.checkpoint"
-        fields = fields_of(model, "by" if by_key else None)
+        fields = fields_of(model, None if by is None else "by")  # in the journal
         with ExitStack() as stack:
             self.journal = InstanceJournal(folder / "journal.jsonl", horizon, segment_bytes)
             stack.callback(self.journal.close)
             source = stack.enter_context(JournalSource(self.journal, fields))
             paths = [folder / name for name in ("decisions.jsonl", "events.jsonl", "errors.jsonl")]
             started = load_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
+            reading: dict[str, Any] = {"key": "key", "time": "time", "label": "label", "by": by}
+            reading |= {"features": fields.features, "contributions": contributions}
             successor = None
             if started is not None:
+                before = started.reading or {}
+                change = None if before.get("contributions") == contributions else "number of contributions"
+                if before.get("by") != by:
+                    raise ConnectorError(_differs(folder, "--by", by, before.get("by")))
                 if carries and started.model.trained.fingerprint != model.trained.fingerprint:
-                    successor = model
+                    successor, change = model, "model"
+                    _tell_changes(started.model, model)
                 else:
                     check_same(folder, started.model, model)
-                check_outputs(started, paths)
+                check_outputs(started, paths, change)
             decisions, events, errors = (
                 stack.enter_context(open_sink(path, private=path == paths[2])) for path in paths
             )
@@ -114,14 +125,13 @@ class FolderRun(Thread):
                 if started is None:  # commands may then come before the first record
                     sinks.flush()
                     places = tuple(each.position() for each in (decisions, events, errors))
-                    reading = {name: getattr(fields, name) for name in ("key", "time", "label", "features", "by")}
-                    keys = no_keys(model) if by_key else None
+                    keys = None if by is None else no_keys(model)
                     started = Checkpoint(model, None, places, Counter(), reading, keys=keys)
                     save_checkpoint(self.checkpoint, started)
-                keyed = keyed_of(started.model, self.checkpoint, started.keys) if by_key else None
+                keyed = keyed_of(started.model, self.checkpoint, started.keys) if by is not None else None
                 self._files = FileRun.go_on(
                     started, source, sinks, successor, checkpoint=self.checkpoint, checkpoint_every=checkpoint_every,
-                    reading=started.reading, stop=self._between_records, keyed=keyed,
+                    reading=reading, stop=self._between_records, keyed=keyed,
                     contributions=contributions,
                 )  # fmt: skip
                 self._files.saved = self._forget
@@ -242,7 +252,21 @@ def check_same(folder: Path, before: OpenSetRecognizer, now: OpenSetRecognizer) 
         )
     for name, value in before.arguments.items():
         if name != "n_jobs" and value != now.arguments[name]:
-            raise ConnectorError(
-                f"{name} is {brief(now.arguments[name])}, and the run in {folder} began with {brief(value)}. Give "
-                "the same value, or another folder"
-            )
+            raise ConnectorError(_differs(folder, name, now.arguments[name], value))
+
+
+def _differs(folder: Path, name: str, now: object, before: object) -> str:
+    return (
+        f"{name} is {brief(now)}, and the run in {folder} began with {brief(before)}. Give the same value, or "
+        "another folder"
+    )
+
+
+def _tell_changes(before: OpenSetRecognizer, now: OpenSetRecognizer) -> None:
+    """Log that another model continues, and the arguments that change with it."""
+    other = [
+        f"{name} is {brief(value)}, before {brief(before.arguments[name])}"
+        for name, value in now.arguments.items()
+        if value != before.arguments[name]
+    ]
+    logger.warning("another model continues the streams. %s", "; ".join(other) or "All arguments stay")

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import InvalidInstance, InvalidParameter
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
+from stream_osr.instances.labels import as_known, check_label
 from stream_osr.printable_text import brief, printable
 from stream_osr.support import limits
 from stream_osr.training.schema_check import check_features
@@ -114,9 +115,20 @@ class InstanceReader:
         if len(orjson.dumps(features)) > MOST_BODY:
             raise InvalidInstance(f"features have more than {MOST_BODY} bytes. Leave out those that are not needed")
         check_features(self._model.trained, record.features, record.found)
-        immediate = self._immediate(record.features) if record.label is None else None
-        label = None if record.label is None else fields["label"]
-        return JournalLine(record.key, record.time, features, immediate, label, record.by)
+        immediate, label = self._immediate(record.features), record.label
+        if label is not None:
+            self._check_label(fields["label"])
+        return JournalLine(record.key, record.time, features, immediate if label is None else None, label, record.by)
+
+    def _check_label(self, label: object) -> None:
+        if isinstance(label, float):  # also a number of more than 64 bits
+            raise InvalidInstance(f"label is {label}. Expected text, a whole number, true or false")
+        state = self._model.value
+        try:
+            check_label(as_known(label, state.labels), state.labels, state.parameters.unknown)
+            limits.check_label_length(label)
+        except InvalidLabel as error:
+            raise InvalidInstance(str(error)) from None
 
     def _immediate(self, features: Mapping[Any, Any]) -> dict[str, Any]:
         probabilities = self._model.predict_proba_one(features)

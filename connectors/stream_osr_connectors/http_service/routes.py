@@ -292,9 +292,10 @@ class Routes:
         """Return counts for Prometheus."""
         run, totals = self._run, self._run.totals
         counters = {"accepted": run.journal.durable}
-        counters |= {name: totals[name] for name in ("decided", "events", "set_aside")}
+        counters |= {name: totals[name] for name in ("decided", "labelled", "events", "set_aside")}
+        done = sum(totals[name] for name in ("decided", "labelled", "set_aside"))
         gauges = {"behind": run.behind, "waiting": self._acceptor.waiting, "ready": int(not self._trouble())}
-        gauges |= {"followers": len(self._followers)}
+        gauges |= {"pending": totals["read"] - done, "followers": len(self._followers)}
         gauges |= {"frame_moved": int(bool(run.frame))} if run.keys is None else {"keys": run.keys}
         gauges |= {"journal_bytes": run.journal.segments.size(), "journal_files": len(run.journal.segments)}
         text = [f"# TYPE stream_osr_{n}_total counter\nstream_osr_{n}_total {v}" for n, v in counters.items()]

@@ -59,7 +59,7 @@ def serve(
     with one_thread():  # predictions and the run share the limit, which is global
         run = FolderRun(
             folder, model, horizon=horizon, checkpoint_every=checkpoint_every, segment_bytes=segment_bytes,
-            by_key=by is not None, contributions=contributions, carries=carries,
+            by=by, contributions=contributions, carries=carries,
         )  # fmt: skip
         acceptor = Acceptor(run.journal)
         host, port = listening.getsockname()[:2]

@@ -169,7 +169,7 @@ class _Step:
 
     def __init__(self, partition: Partition, place: Place, about: str, contributions: int | None = None) -> None:
         self._partition, self._place, self._about = partition, place, about
-        self._contributions = contributions
+        self._contributions = None if partition.model.decision_delay else contributions  # an earlier model may delay
         self._model, self._keys, self._waiting = copy(partition.model), copy(partition.keys), partition.waiting
         self._streams: dict[str | None, RecordStream[Received]] = {}
         self._decisions = list[DecidedRecord[RecordOrigin]]()
