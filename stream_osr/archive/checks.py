@@ -1,7 +1,7 @@
 """Checks of archived values, parts before the whole.
 
-Each field is checked by its rule, then the relations between fields. ``records.table`` has both, and this module has
-the functions that its relations use. Derived fields are computed again, and the values of a file must agree within
+Each field is checked by its rule, then the relations between fields. This module has the functions that
+``relations.py`` uses. Derived fields are computed again, and the values of a file must agree within
 rounding. Checks that a matrix is positive definite come first, so that later checks can rely on it.
 """
 
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive import rules
-from stream_osr.archive.record import RecordForm, RefusedValue, in_memory
-from stream_osr.archive.records import EVENTS, RECORDS, ROWS, inverses
-from stream_osr.archive.rules import Scope, need
+from stream_osr.archive.record import in_memory
+from stream_osr.archive.records import EVENTS, RECORDS, inverses
+from stream_osr.archive.relations import RELATIONS
 from stream_osr.config import Arguments, archived, grouped, plain
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import StreamOSRError
@@ -29,6 +28,8 @@ from stream_osr.model.known import menu
 from stream_osr.model.prior import Prior, statistics_shape, width_of
 from stream_osr.parameters import parameters
 from stream_osr.printable_text import brief, printable
+from stream_osr.support import rules
+from stream_osr.support.rules import RecordForm, RefusedValue, Scope, need
 
 REMEDY = "save it again, or go back to an earlier copy"
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
@@ -287,11 +288,14 @@ def _names() -> dict[str, Any]:
     return {**globals(), **TOOLS}
 
 
+_RELATIONS = {name: [compile(text, text, "eval") for text in texts] for name, texts in RELATIONS.items()}
+
+
 def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-    if not (relations := ROWS[name].relations):
+    if name not in _RELATIONS:
         return
     values_and_more = {**more, **values}
-    for relation in relations:
+    for relation in _RELATIONS[name]:
         try:
             if any(isinstance(part, CodeType) for part in relation.co_consts):  # a function within sees no locals
                 found = eval(relation, {**_names(), **values_and_more})
@@ -341,9 +345,7 @@ def _check_record(form: RecordForm) -> None:
             check_records(value)
     for name, rule, where in entry.checks:
         rule(values.get(name), where, scope)
-    for letter in entry.letters:
-        need(letter in scope, form.name, f"empty: no field defines the size {letter}", "a field that does")
-    form.sizes = tuple(scope[letter][0] for letter in entry.letters) if entry.letters else ()
+    form.sizes = scope
     _check_relations(form.name, values, {})
 
 
@@ -355,7 +357,24 @@ def refusal_message(refused: RefusedValue) -> str:
     return f"{printable(str(refused))}; {REMEDY}"
 
 
-_PARTS = tuple(ROWS["training"].rules.values())
+_PLAIN, _FEATURES = rules.many(rules.plain), rules.many(rules.plain, "p")
+_PAIRS = rules.many(rules.many(rules.plain, "2"))
+_PARTS = (
+    rules.whole(1, rules.LARGEST),  # capacity
+    rules.whole(0, rules.LARGEST),  # seed
+    rules.every(_FEATURES, rules.distinct),  # names
+    rules.every(rules.many(rules.label, "J"), rules.distinct),  # labels
+    rules.many(rules.whole(1, rules.LARGEST), "J"),  # seen
+    rules.many(rules.array("f", "*", "p", allowed=("nan",)), "J"),  # rows
+    rules.many(rules.maybe(rules.many(rules.text())), "p"),  # kinds
+    rules.many(rules.array("i", "*", low=0), "J"),  # arrived
+    rules.many(rules.flag, "p"),  # written
+    _PLAIN,  # fixed
+    _PAIRS,  # commas
+    _PAIRS,  # left_out
+    rules.text(),  # group_name
+    rules.many(rules.many(rules.maybe(rules.plain)), "J"),  # groups
+)
 ALWAYS, WITH_READING = 9, 12
 """Number of parts that every training set has, and with those on the reading of features."""
 
@@ -367,12 +386,17 @@ def _training(value: Any, where: str, scope: Scope) -> None:
     rules.tuple_of(*_PARTS[:there])(value, where, scope)
 
 
-_NAMES = rules.many(rules.plain)
-_PERHAPS = {"fingerprint": rules.text(), "unmet": rules.maybe(rules.tuple_of(_NAMES, _NAMES, _NAMES))}
+_PERHAPS = {"fingerprint": rules.text(), "unmet": rules.maybe(rules.tuple_of(_PLAIN, _PLAIN, _PLAIN))}
 _FIELDS = {
-    **ROWS["recognizer"].rules,
+    "arguments": rules.mapping(rules.text(), rules.plain),
+    "counters": rules.mapping(rules.text(), rules.whole(0, rules.LARGEST)),
     "training": rules.maybe(_training),
-    "events": rules.many(rules.record(EVENTS), of=list),
+    "trained": rules.maybe(rules.record("TrainedModel")),
+    "stream": rules.maybe(rules.record("Stream")),
+    "buffer": rules.many(rules.record("Arrived"), of=list),
+    "evidence": rules.many(rules.record("Evidence"), of=list),
+    "decisions": rules.many(rules.record("Decision"), of=list),
+    "events": rules.many(rules.record(*EVENTS), of=list),
 }
 _RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.record import RecordForm
-from stream_osr.archive.rules import need
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
+from stream_osr.support.rules import RecordForm, need
 
 INLINE = 2
 """Largest number of plain values in the schema itself. More are in the block."""

@@ -17,12 +17,12 @@ import zstandard
 from stream_osr.archive.checks import check_records, refusal_message
 from stream_osr.archive.columns import Packer, Unpacker
 from stream_osr.archive.migrations import STEPS, as_numbered, bring_up
-from stream_osr.archive.record import RefusedValue, form_of, in_memory, numbered
+from stream_osr.archive.record import form_of, in_memory, numbered
 from stream_osr.archive.records import BY_TYPE, PREDICTED, RECORDS, VERSION
-from stream_osr.archive.rules import Rule, anything, need
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.printable_text import brief, printable
 from stream_osr.support.atomic import remove_unfinished, why_irreplaceable, write_whole
+from stream_osr.support.rules import RefusedValue, Rule, anything, need
 from stream_osr.training.trained import TrainedModel
 
 MAGIC = b"\x93OSR\r\n\x1a\n"

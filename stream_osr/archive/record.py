@@ -2,69 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
 from stream_osr.printable_text import brief
-
-
-class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
-    """Value that no valid archive contains.
-
-    Parameters
-    ----------
-    where
-        Record and field, or another name of the place.
-    found
-        Value that was found.
-    expected
-        Value that is expected.
-    """
-
-    def __init__(self, where: str, found: str, expected: str) -> None:
-        super().__init__(f"{where} is {found}; expected {expected}")
-
-
-class RecordForm:
-    """Record as it is written.
-
-    Attributes
-    ----------
-    name
-        Stable name.
-    sizes
-        Sizes that others must agree with, once they are known.
-    """
-
-    __slots__ = ("__dict__", "name", "sizes")
-
-    def __init__(self, name: str, values: dict[str, Any]) -> None:
-        self.name = name
-        self.__dict__ = values
-        self.sizes: tuple[int, ...] | None = None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Fields by name. Those with another name than an attribute above are attributes, too."""
-        return self.__dict__
-
-    def __getitem__(self, name: str) -> Any:
-        return self.__dict__[name]
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+from stream_osr.support.rules import RecordForm, Rule
 
 
 @dataclass(frozen=True, eq=False)
 class RecordKind:
-    """Entry of the table of records.
+    """Record of archives.
 
     Attributes
     ----------
@@ -76,22 +29,19 @@ class RecordKind:
         Rules of the fields, by their names.
     to, of
         Functions from memory to the fields of the archive, and back. ``None``: the fields are the same.
-    letters
-        Letters of the sizes that others must agree with.
     optional
         Fields that are not written if they are None.
     """
 
     name: str
     type: type[Any]
-    rules: Mapping[str, Callable[..., None]]
+    rules: Mapping[str, Rule]
     to: Callable[[Any], dict[str, Any]] | None = None
     of: Callable[..., Any] | None = None
-    letters: Sequence[str] = ()
     optional: Collection[str] = ()
 
     @cached_property
-    def checks(self) -> tuple[tuple[str, Callable[..., None], str], ...]:
+    def checks(self) -> tuple[tuple[str, Rule, str], ...]:
         """Fields, their rules, and their names for messages."""
         return tuple((field, rule, f"{self.name}.{field}") for field, rule in self.rules.items())
 

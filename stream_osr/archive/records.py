@@ -1,20 +1,20 @@
 """Records of archives, and their types in memory.
 
-``records.table`` defines the written fields, and the module of each type. ``IN_MEMORY`` lists the records that differ
-in memory.
+A type declares its fields with their rules (:mod:`stream_osr.support.rules`). Records are what ``ROOTS`` and events
+can contain. ``IN_MEMORY`` lists the records that differ in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 
 import numpy as np
 
+from stream_osr.archive.declared import rule_of
 from stream_osr.archive.record import RecordKind
-from stream_osr.archive.rules import RecordSpec, read_table
-from stream_osr.discovery import histories, reservoir
+from stream_osr.decision import Decision
+from stream_osr.discovery import events, histories, reservoir
 from stream_osr.discovery.event_base import Event
 from stream_osr.model import gaussian
 from stream_osr.model.feature_space.binary_features import NO_BINARY_FEATURES
@@ -23,15 +23,16 @@ from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import width_of
 from stream_osr.stream.chain import Chain
-from stream_osr.stream.recent_instances import as_batches, from_batches
-from stream_osr.stream.state import Stream
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.recent_instances import DecidedBatch, as_batches, from_batches
+from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.stream.undo_log import Promotion
+from stream_osr.support.rules import Rule, array, length, maybe, sizes, whole
+from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
 VERSION = 14
 """Present format version. Every change of the archive content raises it by one (``migrations``)."""
-
-ROWS = read_table()
 
 
 class MemoryForm(NamedTuple):
@@ -43,6 +44,12 @@ class MemoryForm(NamedTuple):
         Name of the type. Empty: the name of the record.
     fields
         Names of fields in memory, by their names in archives.
+    hints
+        Types of fields whose values in archives have other types than in memory, by their names in archives.
+    others
+        Fields of the type in memory that archives lack.
+    optional
+        Fields that are not written if they are None.
     empty
         Fields that are empty in memory and missing in archives (without categories, powers, or dependent neighbours).
         Each has its value, or the type of an array's numbers.
@@ -52,14 +59,20 @@ class MemoryForm(NamedTuple):
         Type, or a function of the fields by their names in memory.
     whole
         Function from the whole value to its fields in archives, in place of the entries above.
+    declared
+        Type that declares the fields in archives, if it is another one.
     """
 
     name: str = ""
     fields: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    others: Collection[str] = ()
+    optional: Collection[str] = ()
     empty: Mapping[str, Any] = {}
     to: Mapping[str, Callable[[Any], Any]] = {}
     make: Callable[..., Any] | None = None
     whole: Callable[[Any], dict[str, Any]] | None = None
+    declared: type[Any] | None = None
 
 
 def _chain(known: Known, **fields: Any) -> Chain:
@@ -95,10 +108,11 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Called": MemoryForm(
         "ReferenceResults",
         {"asked": "total"},
+        {"doubt": Annotated[Array, array("f", "3", low=0.0, high=1e12)] | None},
         to={"doubt": lambda doubt: doubt if doubt.any() else None},
         make=lambda doubt, **its: ReferenceResults(**its, doubt=NO_DOUBT if doubt is None else doubt),
     ),
-    "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}, make=_chain),
+    "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}, others=("frozen", "carried"), make=_chain),
     "Columns": MemoryForm("ColumnStates"),
     "Component": MemoryForm("BackgroundComponent"),
     "Dishes": MemoryForm(empty={"counts": float}),
@@ -108,11 +122,14 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Guard": MemoryForm("ReferenceCheck", {"books": "counts"}),
     "Known": MemoryForm(fields={"broad": "background_components"}),
     "Promotion": MemoryForm(
+        hints={"lives": Annotated[tuple[histories.Lifecycle, ...], length("R")]},
         to={"lives": lambda lives: tuple(map(histories.lifecycle, lives))},
         make=lambda lives, **its: Promotion(**its, lives=tuple(dict(life.subclasses) for life in lives)),
     ),
     "Labelling": MemoryForm(fields={"opened": "opened_table"}),
-    "Lifecycle": MemoryForm(whole=histories.as_columns, make=histories.from_columns),
+    "Lifecycle": MemoryForm(
+        whole=histories.as_columns, make=histories.from_columns, declared=histories.ArchivedHistories
+    ),
     "Location": MemoryForm(empty={"values": float}),
     "NamingUndone": MemoryForm("ActionUndone"),
     "Odds": MemoryForm("PriorOdds"),
@@ -122,6 +139,7 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Prior": MemoryForm(empty={"first": np.int64, "pseudo": float}),
     "References": MemoryForm(empty={"gain": float, "part": np.int64}),
     "Reservoir": MemoryForm(
+        hints={"keys": Annotated[tuple[Any, ...], length("m")]},
         to={"keys": lambda keys: tuple(keys.tolist())},
         make=lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
     ),
@@ -129,12 +147,13 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Space": MemoryForm(
         "Whitening",
         {"flags": "binary_features", "powers": "yeo_johnson"},
-        dict.fromkeys(("columns", "places", "open"), np.int64)
+        empty=dict.fromkeys(("columns", "places", "open"), np.int64)
         | {"flags": NO_BINARY_FEATURES, "powers": NO_YEO_JOHNSON},
     ),
     "Statistics": MemoryForm(empty={"counts": float}),
     "Stream": MemoryForm(
         fields={"past": "recent", "actions": "undo_log", "following": "class_shift", "telling": "event_budget"},
+        hints={"past": tuple[Annotated[DecidedBatch, sizes("w R")], ...]},
         to={"past": as_batches},
         make=_stream,
     ),
@@ -142,13 +161,25 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Telling": MemoryForm("EventBudget"),
     "Tracked": MemoryForm("TrackedLocations"),
     "TrainedModel": MemoryForm(fields={"space": "whitening", "background": "noise_range"}),
+    "TrainingReport": MemoryForm(optional=("by_group",)),
     "Usual": MemoryForm("UsualColumns"),
     "UsualCopies": MemoryForm(fields={"told": "reported_from"}),
     "Waiting": MemoryForm("DelayedDecisions"),
 }
 """Records with another form or name in memory than in archives."""
 FIXED = {("Prior", "covariance"): 0}
-"""Fields that only archives have, with their single value."""
+"""Fields that only archives have, with their single value. They come first."""
+NAMES = {form.name: name for name, form in IN_MEMORY.items() if form.name}
+"""Names of records by those of their types, where they differ."""
+RECORDS: dict[str, RecordKind] = {}
+
+
+def name_of(kind: type[Any]) -> str:
+    """Return the name of the record of a type, which becomes one of ``RECORDS``."""
+    name = NAMES.get(kind.__name__, kind.__name__)
+    if name not in RECORDS:
+        RECORDS[name] = _kind(name, kind)
+    return name
 
 
 def _nothing_if_empty(value: Any) -> Any:
@@ -156,21 +187,32 @@ def _nothing_if_empty(value: Any) -> Any:
     return value if (value if isinstance(value, Array) else value[0]).shape[-1] else None
 
 
-def _kind(name: str, row: RecordSpec) -> RecordKind:
+def _rules(name: str, kind: type[Any], own: MemoryForm) -> dict[str, Rule]:
+    archived = {memory: field for field, memory in own.fields.items()}
+    hints = {archived.get(field, field): hint for field, hint in get_type_hints(kind, include_extras=True).items()}
+    rules = {field: whole(its, its) for (record, field), its in FIXED.items() if record == name}
+    for field, hint in hints.items():
+        if field not in own.others:
+            rule = rule_of(own.hints.get(field, hint), name_of)
+            rules[field] = maybe(rule) if field in own.empty else rule
+    return rules
+
+
+def _kind(name: str, kind: type[Any]) -> RecordKind:
     own = IN_MEMORY.get(name, MemoryForm())
-    kind = getattr(import_module(f"stream_osr.{row.module}"), own.name or name)
-    if own == MemoryForm(own.name):
-        return RecordKind(name, kind, row.rules, letters=row.letters, optional=row.optional)
+    rules = _rules(name, own.declared or kind, own)
+    if own == MemoryForm(own.name, optional=own.optional):
+        return RecordKind(name, kind, rules, optional=own.optional)
     if own.whole is not None:
-        return RecordKind(name, kind, row.rules, own.whole, own.make, row.letters)
-    now = {field: own.fields.get(field, field) for field in row.rules if (name, field) not in FIXED}
+        return RecordKind(name, kind, rules, own.whole, own.make)
+    now = {field: own.fields.get(field, field) for field in rules if (name, field) not in FIXED}
     turn = {**dict.fromkeys(own.empty, _nothing_if_empty), **own.to}
 
     def to(value: Any) -> dict[str, Any]:
         written = {field: getattr(value, its) for field, its in now.items()}
         return {
             field: turn[field](written[field]) if field in turn else written.get(field, FIXED.get((name, field)))
-            for field in row.rules
+            for field in rules
         }
 
     def of(**fields: Any) -> Any:
@@ -180,9 +222,12 @@ def _kind(name: str, row: RecordSpec) -> RecordKind:
                 fields[field] = np.zeros((*counts, 0), nothing) if isinstance(nothing, type) else nothing
         return (own.make or kind)(**{its: fields[field] for field, its in now.items()})
 
-    return RecordKind(name, kind, row.rules, to, of, row.letters)
+    return RecordKind(name, kind, rules, to, of)
 
 
-RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}
+_EVENTS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
+EVENTS = [name_of(kind) for kind in _EVENTS if sum(issubclass(other, kind) for other in _EVENTS) == 1]
+"""Names of the kinds of events."""
+ROOTS = [name_of(kind) for kind in (Stream, TrainedModel, BufferedInstance, Evidence, Decision)]
+"""Names of the records that a recognizer can contain directly."""
 BY_TYPE = {kind.type: kind for kind in RECORDS.values()}
-EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, Event)]

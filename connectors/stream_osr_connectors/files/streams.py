@@ -14,13 +14,13 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stream_osr import Keyed, OpenSetRecognizer
-from stream_osr.archive.rules import array, fields, many, maybe, plain, text
 from stream_osr.discovery.event_base import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.keyed import COUNTS
 from stream_osr.printable_text import brief
 from stream_osr.stream import BufferedInstance
 from stream_osr.support import limits
+from stream_osr.support.rules import array, fields, many, maybe, plain, text
 from stream_osr.support.state_store import FolderStore
 
 from ..base import Record
