@@ -146,8 +146,8 @@ class ActionUndone(Event):
     """
 
     action: Literal["promotion", "mute", "frame"]
-    subclass_ids: tuple[int, ...]
-    label: Any = None
+    subclass_ids: tuple[rules.Count, ...]
+    label: Annotated[Any, rules.label] | None = None
 
 
 ActionUndone.__name__ = "NamingUndone"  # on the wire and in archives
