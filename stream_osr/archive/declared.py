@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from stream_osr.instances.labels import Label
 from stream_osr.model.jit import Array
 from stream_osr.support import rules
 from stream_osr.support.rules import Rule
@@ -15,6 +16,8 @@ _OF_TYPES: dict[Any, Rule] = {
     int: rules.whole(-rules.LARGEST, rules.LARGEST),
     float: rules.number(),
     str: rules.text(),
+    Label: rules.label,
+    Label | None: rules.maybe(rules.label),
     Any: rules.plain,
     Hashable: rules.plain,
 }
@@ -46,12 +49,7 @@ def rule_of(hint: Any, name_of: Callable[[type[Any]], str]) -> Rule:
         return _OF_TYPES[hint]
     if origin in (UnionType, Union):
         kinds = [kind for kind in parts if kind is not NoneType]
-        if set(kinds) == {bool, int, str}:
-            rule = rules.label
-        elif len(kinds) == 1:
-            rule = rule_of(kinds[0], name_of)
-        else:
-            rule = rules.record(*map(name_of, kinds))
+        rule = rule_of(kinds[0], name_of) if len(kinds) == 1 else rules.record(*map(name_of, kinds))
         return rules.maybe(rule) if NoneType in parts else rule
     if origin is Literal:
         return rules.text(*parts)

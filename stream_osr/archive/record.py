@@ -27,8 +27,8 @@ class RecordKind:
         Present type in memory.
     rules
         Rules of the fields, by their names.
-    to, of
-        Functions from memory to the fields of the archive, and back. ``None``: the fields are the same.
+    fields, make
+        Functions from memory to the fields of the archive, and back.
     optional
         Fields that are not written if they are None.
     """
@@ -36,21 +36,14 @@ class RecordKind:
     name: str
     type: type[Any]
     rules: Mapping[str, Rule]
-    to: Callable[[Any], dict[str, Any]] | None = None
-    of: Callable[..., Any] | None = None
-    optional: Collection[str] = ()
+    fields: Callable[[Any], dict[str, Any]]
+    make: Callable[..., Any]
+    optional: Collection[str]
 
     @cached_property
     def checks(self) -> tuple[tuple[str, Rule, str], ...]:
         """Fields, their rules, and their names for messages."""
         return tuple((field, rule, f"{self.name}.{field}") for field, rule in self.rules.items())
-
-    def fields(self, value: Any) -> dict[str, Any]:
-        """Return the fields of a value in memory, as archives have them."""
-        if self.to is not None:
-            return self.to(value)
-        found = {name: getattr(value, name) for name in self.rules}
-        return {name: its for name, its in found.items() if its is not None or name not in self.optional}
 
 
 _AS_THEY_ARE = {type(None), bool, int, float, str, Array}
@@ -112,7 +105,7 @@ def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]
             kind = kinds[value.name]
             fields = value.values.items()
             made = {name: it if type(it) in _AS_THEY_ARE else in_memory(it, kinds, built) for name, it in fields}
-            built[id(value)] = (kind.of or kind.type)(**made)
+            built[id(value)] = kind.make(**made)
         return built[id(value)]
     if isinstance(value, tuple | list):
         return type(value)([each if type(each) in _AS_THEY_ARE else in_memory(each, kinds, built) for each in value])

@@ -20,16 +20,16 @@ from stream_osr.model import gaussian
 from stream_osr.model.feature_space.binary_features import NO_BINARY_FEATURES
 from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON
 from stream_osr.model.jit import Array
-from stream_osr.model.known import Densities, Known
+from stream_osr.model.known import Densities
 from stream_osr.model.prior import width_of
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recent_instances import DecidedBatch, as_batches, from_batches
 from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.stream.undo_log import Promotion
-from stream_osr.support.rules import Rule, array, length, maybe, sizes, whole
+from stream_osr.support.rules import RecordForm, Rule, length, maybe, sizes, whole
 from stream_osr.training.trained import TrainedModel
-from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
+from stream_osr.trust.recall import NO_DOUBT
 
 VERSION = 14
 """Present format version. Every change of the archive content raises it by one (``migrations``)."""
@@ -48,6 +48,8 @@ class MemoryForm(NamedTuple):
         Types of fields whose values in archives have other types than in memory, by their names in archives.
     others
         Fields of the type in memory that archives lack.
+    fixed
+        Fields that only archives have, with their single values. They come first.
     optional
         Fields that are not written if they are None.
     empty
@@ -58,7 +60,7 @@ class MemoryForm(NamedTuple):
     make
         Type, or a function of the fields by their names in memory.
     whole
-        Function from the whole value to its fields in archives, in place of the entries above.
+        Function from the whole value to its fields in archives, in place of ``fields``, ``to`` and ``empty``.
     declared
         Type that declares the fields in archives, if it is another one.
     """
@@ -67,21 +69,13 @@ class MemoryForm(NamedTuple):
     fields: Mapping[str, str] = {}
     hints: Mapping[str, Any] = {}
     others: Collection[str] = ()
+    fixed: Mapping[str, int] = {}
     optional: Collection[str] = ()
     empty: Mapping[str, Any] = {}
     to: Mapping[str, Callable[[Any], Any]] = {}
     make: Callable[..., Any] | None = None
     whole: Callable[[Any], dict[str, Any]] | None = None
     declared: type[Any] | None = None
-
-
-def _chain(known: Known, **fields: Any) -> Chain:
-    """Make a chain without its densities, which follow from the known classes (:func:`.chain.with_densities`)."""
-    return Chain(
-        known,
-        cast(Densities, None),
-        **{IN_MEMORY["Chain"].fields.get(name, name): its for name, its in fields.items()},
-    )
 
 
 def inverses(matrices: Array) -> tuple[Array, Array]:
@@ -92,27 +86,23 @@ def inverses(matrices: Array) -> tuple[Array, Array]:
     return out, log_det
 
 
-PREDICTED = {("Dishes", "inverse"): lambda form: inverses(form.matrix)[0]}
-"""Fields that follow from earlier ones except for rounding: a stream updates an inverse with each instance."""
-
-
-def _stream(recent: Any, chains: tuple[Any, ...], **fields: Any) -> Stream:
-    """Put remembered instances into columns, since archives have them batch by batch."""
-    return Stream(recent=from_batches(recent, len(chains), width_of(chains[0].known.prior)), chains=chains, **fields)
+PREDICTED: Mapping[tuple[str, str], Callable[[RecordForm], Array]] = {
+    ("Dishes", "inverse"): lambda form: inverses(form.matrix)[0]
+}
+"""Functions that compute a field from earlier ones but for rounding: a stream updates an inverse with each instance.
+Archives have only the difference."""
 
 
 IN_MEMORY: Mapping[str, MemoryForm] = {
     "Aside": MemoryForm("DormantSubclasses"),
     "Arrived": MemoryForm("BufferedInstance"),
     "Books": MemoryForm("ReferenceCounts", {"asked": "total"}),
-    "Called": MemoryForm(
-        "ReferenceResults",
-        {"asked": "total"},
-        {"doubt": Annotated[Array, array("f", "3", low=0.0, high=1e12)] | None},
-        to={"doubt": lambda doubt: doubt if doubt.any() else None},
-        make=lambda doubt, **its: ReferenceResults(**its, doubt=NO_DOUBT if doubt is None else doubt),
+    "Called": MemoryForm("ReferenceResults", {"asked": "total"}, empty={"doubt": NO_DOUBT}),
+    "Chain": MemoryForm(  # its densities follow from the known classes (stream.chain.with_densities)
+        fields={"aside": "dormant", "guard": "check"},
+        others=("frozen", "carried"),
+        make=lambda **its: Chain(**its, frozen=cast(Densities, None)),
     ),
-    "Chain": MemoryForm(fields={"aside": "dormant", "guard": "check"}, others=("frozen", "carried"), make=_chain),
     "Columns": MemoryForm("ColumnStates"),
     "Component": MemoryForm("BackgroundComponent"),
     "Dishes": MemoryForm(empty={"counts": float}),
@@ -136,7 +126,7 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Order": MemoryForm("ArrivalOrder"),
     "Past": MemoryForm("DecidedBatch"),
     "Powers": MemoryForm("YeoJohnson"),
-    "Prior": MemoryForm(empty={"first": np.int64, "pseudo": float}),
+    "Prior": MemoryForm(fixed={"covariance": 0}, empty={"first": np.int64, "pseudo": float}),
     "References": MemoryForm(empty={"gain": float, "part": np.int64}),
     "Reservoir": MemoryForm(
         hints={"keys": Annotated[tuple[Any, ...], length("m")]},
@@ -151,11 +141,13 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
         | {"flags": NO_BINARY_FEATURES, "powers": NO_YEO_JOHNSON},
     ),
     "Statistics": MemoryForm(empty={"counts": float}),
-    "Stream": MemoryForm(
+    "Stream": MemoryForm(  # archives have remembered instances batch by batch
         fields={"past": "recent", "actions": "undo_log", "following": "class_shift", "telling": "event_budget"},
         hints={"past": tuple[Annotated[DecidedBatch, sizes("w R")], ...]},
         to={"past": as_batches},
-        make=_stream,
+        make=lambda recent, chains, **its: Stream(
+            recent=from_batches(recent, len(chains), width_of(chains[0].known.prior)), chains=chains, **its
+        ),
     ),
     "Tables": MemoryForm("MovedTables", {"held_by": "owner_subclass"}),
     "Telling": MemoryForm("EventBudget"),
@@ -167,8 +159,6 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Waiting": MemoryForm("DelayedDecisions"),
 }
 """Records with another form or name in memory than in archives."""
-FIXED = {("Prior", "covariance"): 0}
-"""Fields that only archives have, with their single value. They come first."""
 NAMES = {form.name: name for name, form in IN_MEMORY.items() if form.name}
 """Names of records by those of their types, where they differ."""
 RECORDS: dict[str, RecordKind] = {}
@@ -182,17 +172,19 @@ def name_of(kind: type[Any]) -> str:
     return name
 
 
-def _nothing_if_empty(value: Any) -> Any:
-    """Write nothing for an array without columns, or a tuple of such arrays."""
-    return value if (value if isinstance(value, Array) else value[0]).shape[-1] else None
+def _is_empty(value: Any, nothing: Any) -> bool:
+    """Compare with an array, or check that an array, or the first one of several, has no columns."""
+    if isinstance(nothing, Array):
+        return np.array_equal(value, nothing)
+    return not (value if isinstance(value, Array) else value[0]).shape[-1]
 
 
-def _rules(name: str, kind: type[Any], own: MemoryForm) -> dict[str, Rule]:
+def _rules(kind: type[Any], own: MemoryForm) -> dict[str, Rule]:
     archived = {memory: field for field, memory in own.fields.items()}
-    hints = {archived.get(field, field): hint for field, hint in get_type_hints(kind, include_extras=True).items()}
-    rules = {field: whole(its, its) for (record, field), its in FIXED.items() if record == name}
-    for field, hint in hints.items():
-        if field not in own.others:
+    rules = {field: whole(its, its) for field, its in own.fixed.items()}
+    for memory, hint in get_type_hints(own.declared or kind, include_extras=True).items():
+        if memory not in own.others:
+            field = archived.get(memory, memory)
             rule = rule_of(own.hints.get(field, hint), name_of)
             rules[field] = maybe(rule) if field in own.empty else rule
     return rules
@@ -200,29 +192,30 @@ def _rules(name: str, kind: type[Any], own: MemoryForm) -> dict[str, Rule]:
 
 def _kind(name: str, kind: type[Any]) -> RecordKind:
     own = IN_MEMORY.get(name, MemoryForm())
-    rules = _rules(name, own.declared or kind, own)
-    if own == MemoryForm(own.name, optional=own.optional):
-        return RecordKind(name, kind, rules, optional=own.optional)
-    if own.whole is not None:
-        return RecordKind(name, kind, rules, own.whole, own.make)
-    now = {field: own.fields.get(field, field) for field in rules if (name, field) not in FIXED}
-    turn = {**dict.fromkeys(own.empty, _nothing_if_empty), **own.to}
+    rules = _rules(kind, own)
+    now = {field: own.fields.get(field, field) for field in rules if field not in own.fixed}
 
-    def to(value: Any) -> dict[str, Any]:
-        written = {field: getattr(value, its) for field, its in now.items()}
-        return {
-            field: turn[field](written[field]) if field in turn else written.get(field, FIXED.get((name, field)))
-            for field in rules
-        }
+    def fields(value: Any) -> dict[str, Any]:
+        written = {**own.fixed, **{field: getattr(value, its) for field, its in now.items()}}
+        for field, nothing in own.empty.items():
+            if _is_empty(written[field], nothing):
+                written[field] = None
+        for field, turn in own.to.items():
+            written[field] = turn(written[field])
+        for field in own.optional:
+            if written[field] is None:
+                del written[field]
+        return written
 
-    def of(**fields: Any) -> Any:
-        counts = [len(fields[each]) for each in ("head", "size") if each in fields][:1]
+    def make(**fields: Any) -> Any:
         for field, nothing in own.empty.items():
             if fields[field] is None:
+                counts = [len(fields["size"])] if "size" in fields else []
                 fields[field] = np.zeros((*counts, 0), nothing) if isinstance(nothing, type) else nothing
         return (own.make or kind)(**{its: fields[field] for field, its in now.items()})
 
-    return RecordKind(name, kind, rules, to, of)
+    plain = own == MemoryForm(own.name, optional=own.optional)
+    return RecordKind(name, kind, rules, own.whole or fields, kind if plain else make, own.optional)
 
 
 _EVENTS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]

@@ -131,9 +131,9 @@ class FrameVerdict(NamedTuple):
     """
 
     number: rules.Count
-    place: Annotated[np.ndarray, rules.array("f", "2", "*", low=-1e300, high=1e300)]
-    before: Annotated[np.ndarray, rules.array("f", "2", "*", low=-1e300, high=1e300)]
-    reported: Annotated[np.ndarray, rules.array("f", "2", "*", low=-1e300, high=1e300)]
+    place: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    before: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    reported: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
     since: rules.Position
     verdict: Annotated[int, rules.whole(-1, 1)]
 

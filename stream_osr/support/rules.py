@@ -188,13 +188,11 @@ def array(
         if low <= least and most <= top and math.isfinite(least) and math.isfinite(most):
             return  # a missing value would be the least and the largest one
         fits = (value >= low) & (value <= top)
-        if kind == "f":
-            fits &= np.isfinite(value)
-            for gap in allowed:
-                fits |= _GAPS[gap](value)
-        if not fits.all():
-            reason = f" ({whose} has {size})" if below else ""
-            each(fits, value, where, _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason)
+        fits &= np.isfinite(value)
+        for gap in allowed:
+            fits |= _GAPS[gap](value)
+        reason = f" ({whose} has {size})" if below else ""
+        each(fits, value, where, _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason)
 
     return rule
 

@@ -84,9 +84,9 @@ class TrainedModel:
     names: Annotated[tuple[Name, ...], rules.length("p"), rules.distinct]
     labels: Annotated[tuple[Label, ...], rules.length("J"), rules.distinct]
     whitening: Annotated[Whitening, rules.sizes("p d")]
-    draws: Annotated[tuple[Annotated[Known, rules.sizes("J d")], ...], rules.some]
+    draws: Annotated[tuple[Annotated[Known, rules.sizes("J d")], ...], rules.length("R"), rules.some]
     report: training_report.TrainingReport = field(compare=False)
-    references: Annotated[References, rules.sizes("J")] | None
+    references: Annotated[References, rules.sizes("J R")] | None
     noise_range: Annotated[Background, rules.sizes("d")]
     categories: tuple[Annotated[tuple[str, ...], rules.distinct], ...] = ()
     order: Annotated[ArrivalOrder, rules.sizes("J d")] | None = None

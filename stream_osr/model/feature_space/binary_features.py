@@ -41,8 +41,8 @@ class BinaryFeatures(NamedTuple):
     """
 
     members: Annotated[Array, rules.array("i", "*", low=0), rules.distinct]
-    spans: Annotated[Array, rules.array("i", "*", low=1, high=1000000)]
-    sizes: Annotated[Array, rules.array("i", "*", low=1, high=1000000)]
+    spans: Annotated[Array, rules.array("i", "s", low=1, high=1000000)]
+    sizes: Annotated[Array, rules.array("i", "s", low=1, high=1000000)]
     low: Annotated[Array, rules.array("f", "*", low=-1e101, high=1e101)]
     high: Annotated[Array, rules.array("f", "*", low=-1e101, high=1e101)]
 
