@@ -94,7 +94,7 @@ def definite(matrices: Array, where: str) -> bool:
     rules.each(np.abs(matrices - turned) <= ROUNDING * bounds, matrices, where, "a symmetric matrix")
     least = np.einsum("kaa->ka", matrices).min(axis=1, initial=np.inf)
     rules.each(least > 0.0, least, where, "a positive diagonal")
-    scaled = _scaled(matrices, _scale(matrices))
+    scaled = matrices / _scales(matrices)
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
@@ -103,12 +103,10 @@ def definite(matrices: Array, where: str) -> bool:
     return True
 
 
-def _scale(matrices: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("kaa->ka", matrices)))
-
-
-def _scaled(matrices: Array, scale: Array) -> Array:
-    return np.asarray(matrices / (scale[:, :, None] * scale[:, None, :]))
+def _scales(matrices: Array) -> Array:
+    """Return what divides matrices, shape (K, a, a), so that their diagonals become 1."""
+    roots = np.sqrt(np.einsum("kaa->ka", matrices))
+    return np.asarray(roots[:, :, None] * roots[:, None, :])
 
 
 def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str) -> bool:
@@ -144,20 +142,14 @@ def dishes_fit(dishes: RecordForm, base: RecordForm, where: str) -> bool:
     prior: Prior = _memory(base)
     statistics_fit(dishes, prior, where)
     inverse, log_det = inverses(dishes.matrix)
-    scale = _scale(dishes.matrix)
-    around, within = _scaled(dishes.matrix, scale), inverse * (scale[:, :, None] * scale[:, None, :])
-    found = dishes.inverse * (scale[:, :, None] * scale[:, None, :])
-    condition = np.abs(around).sum(axis=2).max(axis=1, initial=0.0) * np.abs(within).sum(axis=2).max(
-        axis=1, initial=0.0
-    )
-    rounding = ROUNDING + WORST * condition
-    for name, own, expected, why in (
-        ("inverse", found, within, "as its matrix says"),
-        ("log_det", dishes.log_det, log_det, "as its matrix says"),
-        ("constant", dishes.constant, _constants(dishes.size, prior), "as its size says"),
-    ):
-        bounds = ROUNDING if name == "constant" else rounding.reshape(-1, *[1] * (own.ndim - 1))
-        rules.each(_near(own, expected, bounds), own, f"{where}.{name}", why)
+    scales = _scales(dishes.matrix)
+    around, within, found = dishes.matrix / scales, inverse * scales, dishes.inverse * scales
+    norms = [np.abs(each).sum(axis=2).max(axis=1, initial=0.0) for each in (around, within)]
+    rounding = ROUNDING + WORST * norms[0] * norms[1]  # by the condition numbers
+    rules.each(_near(found, within, rounding[:, None, None]), found, f"{where}.inverse", "as its matrix says")
+    rules.each(_near(dishes.log_det, log_det, rounding), dishes.log_det, f"{where}.log_det", "as its matrix says")
+    constants = _constants(dishes.size, prior)
+    rules.each(_near(dishes.constant, constants), dishes.constant, f"{where}.constant", "as its size says")
     return True
 
 

@@ -91,8 +91,6 @@ PREDICTED: Mapping[tuple[str, str], Callable[[RecordForm], Array]] = {
 }
 """Functions that compute a field from earlier ones but for rounding: a stream updates an inverse with each instance.
 Archives have only the difference."""
-
-
 IN_MEMORY: Mapping[str, MemoryForm] = {
     "Aside": MemoryForm("DormantSubclasses"),
     "Arrived": MemoryForm("BufferedInstance"),
@@ -212,10 +210,9 @@ def _kind(name: str, kind: type[Any]) -> RecordKind:
             if fields[field] is None:
                 counts = [len(fields["size"])] if "size" in fields else []
                 fields[field] = np.zeros((*counts, 0), nothing) if isinstance(nothing, type) else nothing
-        return (own.make or kind)(**{its: fields[field] for field, its in now.items()})
+        return (own.make or kind)(**{now[field]: its for field, its in fields.items() if field in now})
 
-    plain = own == MemoryForm(own.name, optional=own.optional)
-    return RecordKind(name, kind, rules, own.whole or fields, kind if plain else make, own.optional)
+    return RecordKind(name, kind, rules, own.whole or fields, make, own.optional)
 
 
 _EVENTS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]

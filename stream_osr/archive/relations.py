@@ -1,7 +1,7 @@
 """Relations between fields: the name of a record, and a Python expression of fields by their names in archives.
 
-The expressions use functions of ``checks.py``. The relations of a recognizer also have ``p``, the arguments. Relations
-``training`` and ``stream`` are those of a recognizer that has these parts.
+The expressions use functions of ``checks.py``. Those of a recognizer also have ``p``, the arguments. ``training`` and
+``stream`` stand for a recognizer that has these parts.
 """
 
 from __future__ import annotations
