@@ -295,8 +295,8 @@ def _check_record(form: RecordForm) -> None:
     for value in values.values():
         if type(value) in _NESTED:
             check_records(value)
-    for name, rule, where in entry.checks:
-        rule(values.get(name), where, scope)
+    for name, rule in entry.rules.items():
+        rule(values.get(name), f"{form.name}.{name}", scope)
     form.sizes = scope
     if form.name in _RELATIONS:
         _check_relations(form.name, values, _RELATIONS[form.name])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +13,7 @@ from stream_osr.printable_text import brief
 from stream_osr.support.rules import RecordForm, Rule
 
 
-@dataclass(frozen=True, eq=False)
-class RecordKind:
+class RecordKind(NamedTuple):
     """Record of archives.
 
     Attributes
@@ -39,11 +36,6 @@ class RecordKind:
     fields: Callable[[Any], dict[str, Any]]
     make: Callable[..., Any]
     optional: Collection[str]
-
-    @cached_property
-    def checks(self) -> tuple[tuple[str, Rule, str], ...]:
-        """Fields, their rules, and their names for messages."""
-        return tuple((field, rule, f"{self.name}.{field}") for field, rule in self.rules.items())
 
 
 _AS_THEY_ARE = {type(None), bool, int, float, str, Array}
