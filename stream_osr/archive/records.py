@@ -26,7 +26,6 @@ from stream_osr.stream.chain import Chain
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recent_instances import DecidedBatch, as_batches, from_batches
 from stream_osr.stream.state import BufferedInstance, Stream
-from stream_osr.stream.undo_log import Promotion
 from stream_osr.support.rules import RecordForm, Rule, length, maybe, sizes, whole
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.recall import NO_DOUBT
@@ -109,11 +108,6 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "Following": MemoryForm("ClassShift"),
     "Guard": MemoryForm("ReferenceCheck", {"books": "counts"}),
     "Known": MemoryForm(fields={"broad": "background_components"}),
-    "Promotion": MemoryForm(
-        hints={"lives": Annotated[tuple[histories.Lifecycle, ...], length("R")]},
-        to={"lives": lambda lives: tuple(map(histories.lifecycle, lives))},
-        make=lambda lives, **its: Promotion(**its, lives=tuple(dict(life.subclasses) for life in lives)),
-    ),
     "Labelling": MemoryForm(fields={"opened": "opened_table"}),
     "Lifecycle": MemoryForm(
         whole=histories.as_columns, make=histories.from_columns, declared=histories.ArchivedHistories

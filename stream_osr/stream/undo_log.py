@@ -5,12 +5,12 @@ An action is undone by its inverse, not by a return to an earlier state. The str
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.histories import SubclassHistory
+from stream_osr.discovery.histories import Lifecycle
 from stream_osr.model.edit import Seat
 from stream_osr.parameters import Label
 from stream_osr.support import rules
@@ -107,7 +107,7 @@ class Promotion(NamedTuple):
     ranks: Annotated[
         tuple[Annotated[np.ndarray, rules.array("f", "0|101", allowed=("-inf",))], ...], rules.length("R")
     ]
-    lives: tuple[Mapping[int, SubclassHistory], ...]
+    lives: Annotated[tuple[Lifecycle, ...], rules.length("R")]
     tables: Annotated[tuple[MovedTables, ...], rules.length("R")]
     shift: Annotated[np.ndarray, rules.array("f", "d", low=-1e12, high=1e12)] | None = None
 
