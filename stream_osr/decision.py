@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, counted, html_table, printable
+from stream_osr.support import rules
 
 SHOWN = 20
 """Number of decisions that a notebook shows."""
@@ -58,18 +59,18 @@ class Decision(NamedTuple):
     """
 
     key: Any
-    t: float | None
+    t: rules.AnyNumber | None
     label: Label
     first_label: Label
-    probability: float
-    p_unknown: float
-    probabilities: dict[Label, float]
-    subclass_id: int | None
+    probability: rules.Share
+    p_unknown: rules.Share
+    probabilities: dict[Label, rules.Share]
+    subclass_id: rules.Count | None
     nearest_class: Label
-    distance: float
-    density_rank: float
-    batch: int
-    seq: int
+    distance: Annotated[float, rules.any_number(0.0)]
+    density_rank: rules.Share
+    batch: rules.Count
+    seq: rules.Count
     odd_columns: tuple[Any, ...] = ()
 
     def __str__(self) -> str:

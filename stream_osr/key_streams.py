@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from stream_osr.archive.rules import array, fields, many, maybe, plain, text
 from stream_osr.errors import PersistenceError
 from stream_osr.parameters import Parameters
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream.recognizer_state import all_met
 from stream_osr.stream.state import BufferedInstance
+from stream_osr.support.rules import array, fields, many, maybe, plain, text
 from stream_osr.support.state_store import StoredState
 
 LONGEST_NAME = 150

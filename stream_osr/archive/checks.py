@@ -1,23 +1,22 @@
 """Checks of archived values, parts before the whole.
 
-Each field is checked by its rule, then the relations between fields. ``records.table`` has both, and this module has
-the functions that its relations use. Derived fields are computed again, and the values of a file must agree within
+Each field is checked by its rule, then the relations between fields. This module has the functions that
+``relations.py`` uses. Derived fields are computed again, and the values of a file must agree within
 rounding. Checks that a matrix is positive definite come first, so that later checks can rely on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from stream_osr.archive import rules
-from stream_osr.archive.record import RecordForm, RefusedValue, in_memory
-from stream_osr.archive.records import EVENTS, RECORDS, ROWS, inverses
-from stream_osr.archive.rules import Scope, need
+from stream_osr.archive.record import in_memory
+from stream_osr.archive.records import EVENTS, RECORDS, inverses
+from stream_osr.archive.relations import RELATIONS
 from stream_osr.config import Arguments, archived, grouped, plain
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import StreamOSRError
@@ -29,8 +28,11 @@ from stream_osr.model.known import menu
 from stream_osr.model.prior import Prior, statistics_shape, width_of
 from stream_osr.parameters import parameters
 from stream_osr.printable_text import brief, printable
+from stream_osr.support import rules
+from stream_osr.support.rules import RecordForm, RefusedValue, Scope, need
 
-REMEDY = "save it again, or go back to an earlier copy"
+ARGUMENTS = frozenset(archived(Arguments()))
+"""Names of all arguments of the constructor."""
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Largest values of arguments in an archive. They take time and memory even without an instance."""
 ROUNDING = 1e-6
@@ -76,53 +78,35 @@ def _memory(form: RecordForm) -> Any:
 
 
 def rows_fit(rows: Array, base: RecordForm, where: str) -> bool:
-    """Check that whitened rows, shape (n, C + d) or homogeneous, have the right width and valid places."""
+    """Check that whitened rows, shape (n, C + d), have the right width and valid places."""
     prior: Prior = _memory(base)
-    wide = rows.shape[1] in (width_of(prior), width_of(prior) + 1)
-    need(wide, where, f"of {rows.shape[1]} numbers", f"{width_of(prior)}: categories and dimensions")
+    wide = width_of(prior)
+    need(rows.shape[1] == wide, where, f"of {rows.shape[1]} numbers", f"{wide}: categories and dimensions")
     own, ends = rows[:, : len(prior.first)], np.append(prior.first[1:], len(prior.pseudo))
     need(((own >= prior.first) & (own < ends) & (own % 1.0 == 0.0)).all(), where, "of others", "places of categories")
     return True
 
 
-def kept_fit(kept: RecordForm | None, base: RecordForm) -> bool:
-    """Check the sampled rows of a subclass."""
-    if kept is None or not len(kept.seq):
-        return True
-    return kept.rows.shape[1] == width_of(_memory(base)) and rows_fit(kept.rows, base, "Reservoir.rows")
-
-
-def definite(matrix: Array, where: str) -> bool:
-    """Refuse a matrix that is not symmetric positive definite."""
-    same = np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0)))
-    need(same, where, "not symmetric", "a symmetric matrix")
+def definite(matrices: Array, where: str) -> bool:
+    """Refuse matrices, shape (K, a, a), that are not symmetric positive definite."""
+    turned = matrices.transpose(0, 2, 1)
+    bounds = np.abs(turned) + np.abs(turned).max(axis=(1, 2), keepdims=True, initial=0.0)
+    rules.each(np.abs(matrices - turned) <= ROUNDING * bounds, matrices, where, "a symmetric matrix")
+    least = np.einsum("kaa->ka", matrices).min(axis=1, initial=np.inf)
+    rules.each(least > 0.0, least, where, "a positive diagonal")
+    scaled = matrices / _scales(matrices)
     try:
-        if not (np.diag(matrix) > 0.0).all():
-            raise np.linalg.LinAlgError
-        scale = np.sqrt(np.diag(matrix))
-        np.linalg.cholesky(matrix / np.outer(scale, scale))
+        np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
-        raise RefusedValue(where, "not positive definite", "a covariance or what is left of one") from None
+        k = int(np.linalg.eigvalsh(scaled)[:, 0].argmin())
+        raise RefusedValue(f"{where}[{k}]", "not positive definite", "a covariance or what is left of one") from None
     return True
 
 
-def _definite(matrices: Array, where: str) -> None:
-    """Refuse matrices, shape (K, a, a), that are not symmetric positive definite."""
-    try:
-        if not np.array_equal(matrices, matrices.transpose(0, 2, 1)) or (np.einsum("kaa->ka", matrices) <= 0.0).any():
-            raise np.linalg.LinAlgError
-        np.linalg.cholesky(_scaled(matrices, _scale(matrices)))
-    except np.linalg.LinAlgError:
-        for k, own in enumerate(matrices):
-            definite(own, f"{where}[{k}]")
-
-
-def _scale(matrices: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("kaa->ka", matrices)))
-
-
-def _scaled(matrices: Array, scale: Array) -> Array:
-    return np.asarray(matrices / (scale[:, :, None] * scale[:, None, :]))
+def _scales(matrices: Array) -> Array:
+    """Return what divides matrices, shape (K, a, a), so that their diagonals become 1."""
+    roots = np.sqrt(np.einsum("kaa->ka", matrices))
+    return np.asarray(roots[:, :, None] * roots[:, None, :])
 
 
 def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str) -> bool:
@@ -136,12 +120,9 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
     for own in np.split(counts, prior.first[1:], axis=1) if counts is not None else ():
         fits = near(own[:, 0], own[:, 1:].sum(axis=1), 0.0) and (own[:, 0] <= size).all()
         need(fits, f"{where}.counts", "others", "first of a column the sum of the others")
-    r = prior.beta + size
-    if not near(matrix[:, d, d], r):
-        k = int(np.flatnonzero(~_near(matrix[:, d, d], r))[0])
-        at = f"{where}.matrix[{k}][{d}, {d}]"
-        raise RefusedValue(at, f"{matrix[k, d, d]:.9g}", f"{r[k]:.9g}: prior.beta + size")
-    _definite(matrix, f"{where}.matrix")
+    r, last = prior.beta + size, matrix[:, d, d]
+    rules.each(_near(last, r), last, f"{where}.matrix[:, {d}, {d}]", "prior.beta + size")
+    definite(matrix, f"{where}.matrix")
     if d:
         mean = matrix[:, d, :d]
         scatter = matrix[:, :d, :d] - mean[:, :, None] * mean[:, None, :] / r[:, None, None]
@@ -151,11 +132,8 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
             np.linalg.cholesky(scatter - bound[:, None, None] * np.eye(d))
         except np.linalg.LinAlgError:
             least = np.linalg.eigvalsh(scatter)[:, 0]
-            expected = (
-                f"{LEAST_SCATTER} of the prior's at least, which is {narrowest:.6g}: Prior.psi times Prior.spread"
-            )
-            for k in np.flatnonzero(least < bound).tolist():
-                raise RefusedValue(f"{where}.matrix[{k}]", f"of a scatter of {least[k]:.6g}", expected) from None
+            expected = f"a scatter of {LEAST_SCATTER * narrowest:.6g} at least, by Prior.psi and Prior.spread"
+            rules.each(least >= bound, least, f"{where}.matrix", expected)
     return True
 
 
@@ -164,22 +142,14 @@ def dishes_fit(dishes: RecordForm, base: RecordForm, where: str) -> bool:
     prior: Prior = _memory(base)
     statistics_fit(dishes, prior, where)
     inverse, log_det = inverses(dishes.matrix)
-    scale = _scale(dishes.matrix)
-    around, within = _scaled(dishes.matrix, scale), inverse * (scale[:, :, None] * scale[:, None, :])
-    found = dishes.inverse * (scale[:, :, None] * scale[:, None, :])
-    condition = np.abs(around).sum(axis=2).max(axis=1, initial=0.0) * np.abs(within).sum(axis=2).max(
-        axis=1, initial=0.0
-    )
-    rounding = ROUNDING + WORST * condition
-    for name, own, expected, why in (
-        ("inverse", found, within, "as its matrix says"),
-        ("log_det", dishes.log_det, log_det, "as its matrix says"),
-        ("constant", dishes.constant, _constants(dishes.size, prior), "as its size says"),
-    ):
-        bounds = ROUNDING if name == "constant" else rounding.reshape(-1, *[1] * (own.ndim - 1))
-        fits = _near(own, expected, bounds)
-        if not fits.all():
-            raise RefusedValue(f"{where}.{name}[{np.argwhere(~fits)[0][0]}]", "another", why)
+    scales = _scales(dishes.matrix)
+    around, within, found = dishes.matrix / scales, inverse * scales, dishes.inverse * scales
+    norms = [np.abs(each).sum(axis=2).max(axis=1, initial=0.0) for each in (around, within)]
+    rounding = ROUNDING + WORST * norms[0] * norms[1]  # by the condition numbers
+    rules.each(_near(found, within, rounding[:, None, None]), found, f"{where}.inverse", "as its matrix says")
+    rules.each(_near(dishes.log_det, log_det, rounding), dishes.log_det, f"{where}.log_det", "as its matrix says")
+    constants = _constants(dishes.size, prior)
+    rules.each(_near(dishes.constant, constants), dishes.constant, f"{where}.constant", "as its size says")
     return True
 
 
@@ -228,7 +198,7 @@ def fit_without_window(state: RecordForm, base: RecordForm, n_classes: int) -> b
     for at, k in enumerate(own):
         rows = window.rows[slots == k, len(prior.first) :]
         rest[at] += np.diag(np.diag(rest[at])) * ROUNDING - rows.T @ rows
-    _definite(rest, "StreamState.dishes.matrix without its guests")
+    definite(rest, "StreamState.dishes.matrix without its guests")
     return True
 
 
@@ -243,9 +213,7 @@ def as_in_window(decided: tuple[RecordForm, ...], state: RecordForm) -> bool:
 
 
 def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
-    """Check an action that can be undone."""
-    if action.name == "FrameVerdict":
-        return bool(action.place.shape == action.before.shape == action.reported.shape)
+    """Check an action on instances or subclasses that can be undone."""
     base = chains[0].known.prior
     d = width_of(_memory(base))
     moved = action.name == "Muting" or action.shift is None or len(action.shift) == d
@@ -259,9 +227,9 @@ def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tupl
     return right and max(action.seq, action.seen) <= seen and rows_fit(action.row[None], base, "Labelling.row")
 
 
-def may_be_labels(labels: tuple[Any, ...], unknown: Any, first: int = 0) -> bool:
-    """Check labels from a place on, each against those before it."""
-    for at in range(first, len(labels)):
+def may_be_labels(labels: tuple[Any, ...], unknown: Any) -> bool:
+    """Check labels, each against those before it."""
+    for at in range(len(labels)):
         check_label(labels[at], labels[:at] or labels, unknown)
     return True
 
@@ -271,32 +239,20 @@ def width(base: RecordForm) -> int:
     return width_of(_memory(base))
 
 
-TOOLS = {
-    "Arguments": Arguments,
-    "archived": archived,
-    "LEAST_ROOM": LEAST_ROOM,
-    "LAGS": LAGS,
-    "priorities": priority,
-    "unknown_label": unknown_label,
-}
+TOOLS = {"LEAST_ROOM": LEAST_ROOM, "LAGS": LAGS, "priorities": priority, "unknown_label": unknown_label}
 """Names for relations, in addition to those of this module."""
 
 
-@cache
-def _names() -> dict[str, Any]:
-    return {**globals(), **TOOLS}
+_RELATIONS = defaultdict[str, list[CodeType]](list)
+for _name, _, _relation in (each.partition(": ") for each in RELATIONS):
+    _RELATIONS[_name].append(compile(_relation, _relation, "eval"))
 
 
-def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-    if not (relations := ROWS[name].relations):
-        return
-    values_and_more = {**more, **values}
+def _check_relations(name: str, values: Mapping[str, Any], relations: Iterable[CodeType], **more: Any) -> None:
+    names = {**globals(), **TOOLS, **more, **values}
     for relation in relations:
         try:
-            if any(isinstance(part, CodeType) for part in relation.co_consts):  # a function within sees no locals
-                found = eval(relation, {**_names(), **values_and_more})
-            else:
-                found = eval(relation, _names(), values_and_more)
+            found = eval(relation, names)
             holds = found if isinstance(found, bool) else bool(np.all(found))
         except RefusedValue:
             raise
@@ -339,23 +295,34 @@ def _check_record(form: RecordForm) -> None:
     for value in values.values():
         if type(value) in _NESTED:
             check_records(value)
-    for name, rule, where in entry.checks:
-        rule(values.get(name), where, scope)
-    for letter in entry.letters:
-        need(letter in scope, form.name, f"empty: no field defines the size {letter}", "a field that does")
-    form.sizes = tuple(scope[letter][0] for letter in entry.letters) if entry.letters else ()
-    _check_relations(form.name, values, {})
+    for name, rule in entry.rules.items():
+        rule(values.get(name), f"{form.name}.{name}", scope)
+    form.sizes = scope
+    if form.name in _RELATIONS:
+        _check_relations(form.name, values, _RELATIONS[form.name])
 
 
 _NESTED = {RecordForm, tuple, list, dict}
 
 
-def refusal_message(refused: RefusedValue) -> str:
-    """Return the text of a refusal, with the remedy."""
-    return f"{printable(str(refused))}; {REMEDY}"
-
-
-_PARTS = tuple(ROWS["training"].rules.values())
+_PLAIN, _FEATURES = rules.many(rules.plain), rules.many(rules.plain, "p")
+_PAIRS = rules.many(rules.many(rules.plain, "2"))
+_PARTS = (
+    rules.whole(1, rules.LARGEST),  # capacity
+    rules.whole(0, rules.LARGEST),  # seed
+    rules.every(_FEATURES, rules.distinct),  # names
+    rules.every(rules.many(rules.label, "J"), rules.distinct),  # labels
+    rules.many(rules.whole(1, rules.LARGEST), "J"),  # seen
+    rules.many(rules.array("f", "*", "p", allowed=("nan",)), "J"),  # rows
+    rules.many(rules.maybe(rules.many(rules.text())), "p"),  # kinds
+    rules.many(rules.array("i", "*", low=0), "J"),  # arrived
+    rules.many(rules.flag, "p"),  # written
+    _PLAIN,  # fixed
+    _PAIRS,  # commas
+    _PAIRS,  # left_out
+    rules.text(),  # group_name
+    rules.many(rules.many(rules.maybe(rules.plain)), "J"),  # groups
+)
 ALWAYS, WITH_READING = 9, 12
 """Number of parts that every training set has, and with those on the reading of features."""
 
@@ -367,14 +334,19 @@ def _training(value: Any, where: str, scope: Scope) -> None:
     rules.tuple_of(*_PARTS[:there])(value, where, scope)
 
 
-_NAMES = rules.many(rules.plain)
-_PERHAPS = {"fingerprint": rules.text(), "unmet": rules.maybe(rules.tuple_of(_NAMES, _NAMES, _NAMES))}
-_FIELDS = {
-    **ROWS["recognizer"].rules,
-    "training": rules.maybe(_training),
-    "events": rules.many(rules.record(EVENTS), of=list),
-}
-_RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
+_PERHAPS = {"fingerprint": rules.text(), "unmet": rules.maybe(rules.tuple_of(_PLAIN, _PLAIN, _PLAIN))}
+_RECOGNIZER = rules.fields(
+    _PERHAPS,
+    arguments=rules.mapping(rules.text(), rules.plain),
+    counters=rules.mapping(rules.text(), rules.whole(0, rules.LARGEST)),
+    training=rules.maybe(_training),
+    trained=rules.maybe(rules.record("TrainedModel")),
+    stream=rules.maybe(rules.record("Stream")),
+    buffer=rules.many(rules.record("Arrived"), of=list),
+    evidence=rules.many(rules.record("Evidence"), of=list),
+    decisions=rules.many(rules.record("Decision"), of=list),
+    events=rules.many(rules.record(*EVENTS), of=list),
+)
 
 
 def recognizer(form: Any, where: str, scope: Scope) -> None:
@@ -386,4 +358,5 @@ def recognizer(form: Any, where: str, scope: Scope) -> None:
         raise RefusedValue(
             "recognizer.arguments", printable(str(error), 300), "arguments of the constructor"
         ) from None
-    _check_relations("recognizer", form, {"p": p})
+    for name in ("recognizer", *(part for part in ("training", "stream") if form[part] is not None)):
+        _check_relations("recognizer", form, _RELATIONS[name], p=p)

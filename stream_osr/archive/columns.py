@@ -11,15 +11,15 @@ as their numbers only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.record import RecordForm
-from stream_osr.archive.rules import need
+from stream_osr.archive.records import PREDICTED
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
+from stream_osr.support.rules import RecordForm, need
 
 INLINE = 2
 """Largest number of plain values in the schema itself. More are in the block."""
@@ -29,11 +29,8 @@ _INTEGERS = ("i1", "i2", "i4", "i8")
 _BITS = {"b": "u1", "u": "u8", "f": "f8"}
 _WHOLE = ("u1", "f8")
 _CODES = {"b": ("u1",), "u": ("u8",), "f": ("f4", "f8")}
-_TYPES = tuple(map(np.dtype, (bool, np.int64, np.uint64, np.float64)))
+_TYPES = {"b": bool, "i": np.int64, "u": np.uint64, "f": np.float64}
 _LITERALS = {"b": bool, "i": int, "f": float, "s": str}
-
-Predict = Callable[[RecordForm], Array]
-"""Function that computes a field approximately from the fields before it. Only the difference is stored."""
 
 
 def in_order(values: Array) -> Array:
@@ -57,8 +54,6 @@ class Packer:
     ----------
     around
         Forms and arrays of the surroundings.
-    predicted
-        Functions that predict fields, by record and field.
 
     Attributes
     ----------
@@ -68,11 +63,10 @@ class Packer:
         Number of values in all columns.
     """
 
-    def __init__(self, around: Iterable[Any], predicted: Mapping[tuple[str, str], Predict]) -> None:
+    def __init__(self, around: Iterable[Any]) -> None:
         self.parts: list[bytes] = []
         self.count = 0
         self._numbers = {id(value): number for number, value in enumerate(around)}
-        self._predicted = predicted
 
     def column(self, values: list[Any]) -> Any:
         """Append a column to the block, and return its schema."""
@@ -98,7 +92,7 @@ class Packer:
         if id(value) in self._numbers:
             return "x"
         self._numbers[id(value)] = len(self._numbers)
-        if isinstance(value, Array) and value.dtype not in _TYPES:
+        if isinstance(value, Array) and value.dtype != _TYPES.get(value.dtype.kind, object):
             raise PersistenceError(f"an array of {value.dtype} cannot be saved. Use float64, int64, uint64 or bool")
         if isinstance(value, RecordForm):
             return f"r{value.name}"
@@ -109,12 +103,9 @@ class Packer:
         short = len(values) <= INLINE
         if kind == "n":
             return kind
-        if kind in "bif" and short:
-            return [kind, values]
-        if kind == "i" and not all(-(1 << 63) <= value < 1 << 63 for value in values):
-            return ["i", values]
         if kind in "bif":
-            return [kind, self._numbers_of(np.array(values, {"b": bool, "i": np.int64, "f": float}[kind]))]
+            wide = kind == "i" and not all(-(1 << 63) <= value < 1 << 63 for value in values)
+            return [kind, values if short or wide else self._numbers_of(np.array(values, _TYPES[kind]))]
         if kind == "x":
             return ["x", self._integers(np.array([self._numbers[id(value)] for value in values], np.int64))]
         if kind == "s":
@@ -122,13 +113,8 @@ class Packer:
         if kind in _SEQUENCES:
             return [kind, self._sizes(values), self.column([each for value in values for each in value])]
         if kind == "d":
-            keys = [key for value in values for key in value]
-            return [
-                kind,
-                self._sizes(values),
-                self.column(keys),
-                self.column([v for d in values for v in d.values()]),
-            ]
+            keys, its = [key for value in values for key in value], [v for value in values for v in value.values()]
+            return [kind, self._sizes(values), self.column(keys), self.column(its)]
         if kind[0] == "a":
             return [kind, *self._arrays(values, "F" if kind.endswith("F") else "C")]
         fields = {name: self._field(kind[1:], name, values) for name in values[0].values}
@@ -136,7 +122,7 @@ class Packer:
 
     def _field(self, record: str, name: str, values: list[RecordForm]) -> Any:
         column = [value.values[name] for value in values]
-        predict = self._predicted.get((record, name))
+        predict = PREDICTED.get((record, name))
         if predict is None:
             return self.column(column)
         for own in column:
@@ -214,20 +200,15 @@ class Unpacker:
         All numbers.
     around
         Forms and arrays of the surroundings, in the order of the writer.
-    predicted
-        Functions that predict fields, by record and field.
     most
         Largest number of values in all columns. Missing values take no space in the block.
     """
 
-    def __init__(
-        self, block: bytes, around: Iterable[Any], predicted: Mapping[tuple[str, str], Predict], most: int
-    ) -> None:
+    def __init__(self, block: bytes, around: Iterable[Any], most: int) -> None:
         self._block = np.frombuffer(block, np.uint8)
         self._at = 0
         self._left = most
         self._values = list(around)
-        self._predicted = predicted
 
     def column(self, schema: Any, n: int) -> list[Any]:
         """Read the next ``n`` values."""
@@ -289,14 +270,10 @@ class Unpacker:
             return self.column(schema, len(forms))
         slots = self._slots(len(forms))
         apart = self._arrays(len(forms), int(schema[1]), schema[2:], "i")
-        predict = self._predicted[record, name]
+        predict = PREDICTED[record, name]
         found = [(in_order(predict(form)), own) for form, own in zip(forms, apart, strict=True)]
-        need(
-            all(near.shape == own.shape for near, own in found),
-            f"{record}.{name}",
-            "of another shape",
-            "the predicted",
-        )
+        fits = all(near.shape == own.shape for near, own in found)
+        need(fits, f"{record}.{name}", "of another shape", "the predicted")
         return self._keep(slots, [_of_order(near + own) for near, own in found])
 
     def _keep(self, slots: Any, values: list[Any]) -> list[Any]:
@@ -319,9 +296,8 @@ class Unpacker:
         shape, code, *apart = schema
         alike = not any(isinstance(size, str) for size in shape)
         shapes = [shape] * n if alike else self._integers(shape[0], n * dimensions).reshape(n, dimensions).tolist()
-        need(
-            all(len(each) == dimensions and min(each, default=0) >= 0 for each in shapes), "an array", "odd", "shaped"
-        )
+        fits = all(len(each) == dimensions and min(each, default=0) >= 0 for each in shapes)
+        need(fits, "an array", "odd", "shaped")
         sizes = [math.prod(each) for each in shapes]
         if not apart:
             whole = self._numbers(code, sum(sizes), kind)
@@ -337,17 +313,13 @@ class Unpacker:
             bits = square[:, lower, upper]
             square[:, upper, lower] = _of_order(in_order(bits) + steps) if kind == "f" else bits + steps
             whole = square.ravel()
-        ends = np.cumsum(sizes).tolist()
-        return [
-            whole[end - size : end].reshape(each, order=order)
-            for each, size, end in zip(shapes, sizes, ends, strict=True)
-        ]
+        return [part.reshape(each, order=order) for part, each in zip(_cut(whole, sizes), shapes, strict=True)]
 
     def _numbers(self, code: str, n: int, kind: str) -> Array:
         if kind == "i":
             return self._integers(code, n)
         need(code in _CODES[kind], "numbers", f"of {code}", " or ".join(_CODES[kind]))
-        return self._plain(code, n).astype({"b": bool, "u": np.uint64, "f": float}[kind])
+        return self._plain(code, n).astype(_TYPES[kind])
 
     def _integers(self, code: str, n: int) -> Array:
         steps = code.startswith("d")

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-from stream_osr.archive.checks import check_records, refusal_message
+from stream_osr.archive.checks import check_records
 from stream_osr.archive.columns import Packer, Unpacker
 from stream_osr.archive.migrations import STEPS, as_numbered, bring_up
-from stream_osr.archive.record import RefusedValue, form_of, in_memory, numbered
-from stream_osr.archive.records import BY_TYPE, PREDICTED, RECORDS, VERSION
-from stream_osr.archive.rules import Rule, anything, need
+from stream_osr.archive.record import form_of, in_memory, numbered
+from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.printable_text import brief, printable
 from stream_osr.support.atomic import remove_unfinished, why_irreplaceable, write_whole
+from stream_osr.support.rules import RefusedValue, Rule, anything, need
 from stream_osr.training.trained import TrainedModel
 
 MAGIC = b"\x93OSR\r\n\x1a\n"
@@ -32,6 +32,7 @@ RATIO = 50
 """Largest ratio of the unpacked size to the stored one. Parts that would exceed it are stored without compression."""
 MOST, LEAST = 16, 100_000
 """Largest number of values for each byte of a file, and number that every file may have."""
+REMEDY = "save it again, or go back to an earlier copy"
 
 
 class Archive(NamedTuple):
@@ -122,7 +123,7 @@ def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str 
             f"{name} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
             "stays. This is a defect of stream-osr, please report it. Continue from the earlier copy"
         ) from None
-    packer = Packer(as_numbered(around.forms, VERSION), PREDICTED)
+    packer = Packer(as_numbered(around.forms, VERSION))
     manifest = {"kind": kind, "content": packer.column([form])}
     parts = [json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")]
     parts.append(b"".join(packer.parts))
@@ -180,9 +181,7 @@ def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
     RefusedValue
         And any other error that damaged content may cause.
     """
-    unpacker = Unpacker(
-        archive.block, as_numbered(around.forms, archive.version), PREDICTED, MOST * archive.size + LEAST
-    )
+    unpacker = Unpacker(archive.block, as_numbered(around.forms, archive.version), MOST * archive.size + LEAST)
     (content,) = unpacker.column(archive.manifest["content"], 1)
     unpacker.finish()
     return content
@@ -221,7 +220,7 @@ def from_bytes(
         rule(content, "", {})
         return in_memory(content, RECORDS, dict(around.built))
     except RefusedValue as refused:
-        raise PersistenceError(f"{name} is damaged: {refusal_message(refused)}") from None
+        raise PersistenceError(f"{name} is damaged: {printable(str(refused))}; {REMEDY}") from None
     except PersistenceError:
         raise
     except Exception as error:  # what does not fit together may lead to anything

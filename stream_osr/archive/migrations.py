@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.record import RecordForm, numbered
+from stream_osr.archive.record import numbered
+from stream_osr.support.rules import RecordForm
 
 
 def _from_11(content: Any) -> Any:

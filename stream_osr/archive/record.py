@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
 from stream_osr.printable_text import brief
+from stream_osr.support.rules import RecordForm, Rule
 
 
-class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
-    """Value that no valid archive contains.
-
-    Parameters
-    ----------
-    where
-        Record and field, or another name of the place.
-    found
-        Value that was found.
-    expected
-        Value that is expected.
-    """
-
-    def __init__(self, where: str, found: str, expected: str) -> None:
-        super().__init__(f"{where} is {found}; expected {expected}")
-
-
-class RecordForm:
-    """Record as it is written.
-
-    Attributes
-    ----------
-    name
-        Stable name.
-    sizes
-        Sizes that others must agree with, once they are known.
-    """
-
-    __slots__ = ("__dict__", "name", "sizes")
-
-    def __init__(self, name: str, values: dict[str, Any]) -> None:
-        self.name = name
-        self.__dict__ = values
-        self.sizes: tuple[int, ...] | None = None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Fields by name. Those with another name than an attribute above are attributes, too."""
-        return self.__dict__
-
-    def __getitem__(self, name: str) -> Any:
-        return self.__dict__[name]
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class RecordKind:
-    """Entry of the table of records.
+class RecordKind(NamedTuple):
+    """Record of archives.
 
     Attributes
     ----------
@@ -74,33 +24,18 @@ class RecordKind:
         Present type in memory.
     rules
         Rules of the fields, by their names.
-    to, of
-        Functions from memory to the fields of the archive, and back. ``None``: the fields are the same.
-    letters
-        Letters of the sizes that others must agree with.
+    fields, make
+        Functions from memory to the fields of the archive, and back.
     optional
         Fields that are not written if they are None.
     """
 
     name: str
     type: type[Any]
-    rules: Mapping[str, Callable[..., None]]
-    to: Callable[[Any], dict[str, Any]] | None = None
-    of: Callable[..., Any] | None = None
-    letters: Sequence[str] = ()
-    optional: Collection[str] = ()
-
-    @cached_property
-    def checks(self) -> tuple[tuple[str, Callable[..., None], str], ...]:
-        """Fields, their rules, and their names for messages."""
-        return tuple((field, rule, f"{self.name}.{field}") for field, rule in self.rules.items())
-
-    def fields(self, value: Any) -> dict[str, Any]:
-        """Return the fields of a value in memory, as archives have them."""
-        if self.to is not None:
-            return self.to(value)
-        found = {name: getattr(value, name) for name in self.rules}
-        return {name: its for name, its in found.items() if its is not None or name not in self.optional}
+    rules: Mapping[str, Rule]
+    fields: Callable[[Any], dict[str, Any]]
+    make: Callable[..., Any]
+    optional: Collection[str]
 
 
 _AS_THEY_ARE = {type(None), bool, int, float, str, Array}
@@ -162,7 +97,7 @@ def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]
             kind = kinds[value.name]
             fields = value.values.items()
             made = {name: it if type(it) in _AS_THEY_ARE else in_memory(it, kinds, built) for name, it in fields}
-            built[id(value)] = (kind.of or kind.type)(**made)
+            built[id(value)] = kind.make(**made)
         return built[id(value)]
     if isinstance(value, tuple | list):
         return type(value)([each if type(each) in _AS_THEY_ARE else in_memory(each, kinds, built) for each in value])

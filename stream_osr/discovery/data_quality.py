@@ -20,13 +20,14 @@ other columns vary as in training.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery.repeated_rows import FALSE_ALARM, UsualCopies, usual_copies
 from stream_osr.model.feature_space.subspace import usual_values
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.support import rules
 
 LEAST_RUN = 16
 """Least number of instances with one value in a stuck column."""
@@ -92,14 +93,14 @@ class UsualColumns(NamedTuple):
         Repetition of rows (:class:`UsualCopies`).
     """
 
-    longest: Array
-    stuck: Array
-    low: Array
-    high: Array
-    middle: Array
-    variance: Array
-    constant: Array
-    within: float
+    longest: Annotated[Array, rules.array("i", "p", low=0)]
+    stuck: Annotated[Array, rules.array("i", "p", low=0)]
+    low: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100)]
+    high: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100)]
+    middle: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100)]
+    variance: Annotated[Array, rules.array("f", "p", low=rules.ABOVE_0)]
+    constant: Annotated[Array, rules.array("f", "p", allowed=("nan",))]
+    within: rules.Share
     rows: UsualCopies
 
 
@@ -127,14 +128,14 @@ class ColumnStates(NamedTuple):
         shape (3, p).
     """
 
-    last: Array
-    run: Array
-    ended: Array
-    beyond: Array
-    outside: Array
-    kind: Array
-    hidden: Array
-    moments: Array
+    last: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100, allowed=("nan",))]
+    run: Annotated[Array, rules.array("i", "p", low=0, high=10**15)]
+    ended: Annotated[Array, rules.array("i", "2", "p", low=0, high=10**15)]
+    beyond: Annotated[Array, rules.array("f", "2", "p", low=0.0, high=1.0)]
+    outside: Annotated[Array, rules.array("i", "p", low=0, high=10**15)]
+    kind: Annotated[Array, rules.array("i", "p", low=0, high=4)]
+    hidden: Annotated[Array, rules.array("b", "p")]
+    moments: Annotated[Array, rules.array("f", "3", "p", low=-1e9, high=1e9)]
 
 
 class Fault(NamedTuple):

@@ -31,11 +31,12 @@ covers noise, a failing sensor, many small classes at once, and subclasses of no
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 BLOCK = 8
 """Number of ranks whose mean is one value for a detector (comparison of detectors:
@@ -83,13 +84,13 @@ class Drift(NamedTuple):
         instances of the class.
     """
 
-    detectors: Array
-    pending: Array
-    arrived: Array
-    seen: float
-    owed: Array
-    usual: Array
-    lately: Array
+    detectors: Annotated[Array, rules.array("f", "J", "6")]
+    pending: Annotated[Array, rules.array("f", "J", "2", low=0.0, high=8.0)]
+    arrived: Annotated[Array, rules.array("f", "J", low=0.0, high=1e15)]
+    seen: Annotated[float, rules.number(0.0, 1e15)]
+    owed: Annotated[Array, rules.array("f", "J", low=-16.0, high=16.0)]
+    usual: Annotated[Array, rules.array("f", "J", "2", "3")]
+    lately: Annotated[Array, rules.array("f", "J", "e")]
 
 
 class Alarm(NamedTuple):
@@ -353,15 +354,15 @@ class UnknownRate(NamedTuple):
         The same for a fall to half, which emits no event.
     """
 
-    usual: float
-    of: float
-    up: float = 0.0
-    since: int = 0
-    rising: float = 0.0
-    risen: float = 0.0
-    down: float = 0.0
-    falling: float = 0.0
-    fallen: float = 0.0
+    usual: Annotated[float, rules.number(0.0, 1e15)]
+    of: Annotated[float, rules.number(1e-300, 1e15)]
+    up: Annotated[float, rules.number(0.0, 1e15)] = 0.0
+    since: rules.Count = 0
+    rising: Annotated[float, rules.number(0.0, 1e15)] = 0.0
+    risen: Annotated[float, rules.number(0.0, 1e15)] = 0.0
+    down: Annotated[float, rules.number(0.0, 1e15)] = 0.0
+    falling: Annotated[float, rules.number(0.0, 1e15)] = 0.0
+    fallen: Annotated[float, rules.number(0.0, 1e15)] = 0.0
 
     @property
     def rate(self) -> float:

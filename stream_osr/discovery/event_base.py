@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from stream_osr.printable_text import brief, printable
+from stream_osr.support import rules
 
 NEW_VALUE = "a new value"
 """Text for a value of a category that training did not have."""
@@ -41,13 +42,13 @@ class Explanation(NamedTuple):
         informative category comes first.
     """
 
-    mean: dict[Hashable, float]
-    difference: dict[Hashable, float]
-    shift: dict[Hashable, float]
+    mean: dict[Hashable, rules.AnyNumber]
+    difference: dict[Hashable, rules.AnyNumber]
+    shift: dict[Hashable, rules.AnyNumber]
     most_moved: tuple[Hashable, ...]
-    nearest_class: Any
-    nearest_subclass: int
-    distance: float
+    nearest_class: Annotated[Any, rules.label]
+    nearest_subclass: rules.Count
+    distance: Annotated[float, rules.any_number(0.0)]
     values: Mapping[Hashable, dict[str, Any]] = {}
 
     @property
@@ -82,9 +83,9 @@ class Movement(NamedTuple):
         Difference, in standard deviations of the class in training.
     """
 
-    mean: dict[Hashable, float]
-    trained: dict[Hashable, float]
-    shift: dict[Hashable, float]
+    mean: dict[Hashable, rules.AnyNumber]
+    trained: dict[Hashable, rules.AnyNumber]
+    shift: dict[Hashable, rules.AnyNumber]
 
 
 MOVED = 3
@@ -96,8 +97,8 @@ _OF_ALL = ("batch", "seq", "model")
 class Moment(NamedTuple):
     """Position of an instance in the stream, from 0, with its time and key from the caller."""
 
-    seq: int
-    t: float | None
+    seq: rules.Count
+    t: rules.AnyNumber | None
     key: Any
 
 
@@ -121,8 +122,8 @@ class Event:
     SubclassMerged at 219: subclass_id 14, into 11, size 40
     """
 
-    batch: int
-    seq: int
+    batch: rules.Position
+    seq: rules.Position
     model: str
 
     def __str__(self) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from stream_osr.discovery.event_base import Event, Explanation, Moment, Movement, moved_text
+from stream_osr.support import rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,13 @@ class SubclassEvent(Event):
         Differences from the known subclasses.
     """
 
-    subclass_id: int
+    subclass_id: rules.Count
     first_seen: Moment
     last_seen: Moment
-    size: int
-    share: float
-    support: float
-    trend: float
+    size: rules.Count
+    share: rules.Share
+    support: rules.NonNegative
+    trend: rules.NonNegative
     exemplars: tuple[Any, ...]
     explanation: Explanation
 
@@ -82,9 +83,9 @@ class SubclassMerged(Event):
         Present number of instances in the continuing subclass.
     """
 
-    subclass_id: int
-    into: int
-    size: int
+    subclass_id: rules.Count
+    into: rules.Count
+    size: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +106,9 @@ class SubclassSplit(Event):
         Differences between the new subclass and the known ones.
     """
 
-    subclass_id: int
-    new_id: int
-    sizes: tuple[int, int]
+    subclass_id: rules.Count
+    new_id: rules.Count
+    sizes: tuple[rules.Count, rules.Count]
     exemplars: tuple[Any, ...]
     explanation: Explanation
 
@@ -122,7 +123,7 @@ class SubclassPromoted(SubclassEvent):
         Label of the class.
     """
 
-    label: Any
+    label: Annotated[Any, rules.label]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +146,8 @@ class ActionUndone(Event):
     """
 
     action: Literal["promotion", "mute", "frame"]
-    subclass_ids: tuple[int, ...]
-    label: Any = None
+    subclass_ids: tuple[rules.Count, ...]
+    label: Annotated[Any, rules.label] | None = None
 
 
 ActionUndone.__name__ = "NamingUndone"  # on the wire and in archives
@@ -164,7 +165,7 @@ class SubclassForgotten(Event):
         Latest instance in the subclass.
     """
 
-    subclass_id: int
+    subclass_id: rules.Count
     last_seen: Moment
 
 
@@ -186,10 +187,10 @@ class SubclassRefuted(Event):
         Present number of instances in the subclass.
     """
 
-    subclass_id: int
-    label: Any
-    known_share: float
-    size: int
+    subclass_id: rules.Count
+    label: Annotated[Any, rules.label]
+    known_share: rules.Share
+    size: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +213,11 @@ class RecallDropped(Event):
         Expected recall from training (``TrainingReport.known_recall``).
     """
 
-    recall: float
-    low: float
-    high: float
-    false_unknown: float
-    promised: float
+    recall: rules.Share
+    low: rules.Share
+    high: rules.Share
+    false_unknown: rules.Share
+    promised: rules.NonNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,10 +241,10 @@ class UnknownRateJumped(Event):
         Number of instances since then.
     """
 
-    rate: float
-    before: float
-    since: int
-    size: int
+    rate: rules.Share
+    before: rules.Share
+    since: rules.Count
+    size: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,12 +282,12 @@ class ColumnFailed(Event):
 
     column: Any
     kind: str
-    since: int
-    size: int
+    since: rules.Count
+    size: rules.Count
     value: float
     low: float
     high: float
-    longest: int
+    longest: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,8 +308,8 @@ class RowsRepeated(Event):
     """
 
     first: Moment
-    size: int
-    usual: int
+    size: rules.Count
+    usual: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,9 +334,9 @@ class DependenceFound(Event):
     """
 
     kind: str
-    labels: tuple[Any, ...]
+    labels: tuple[Annotated[Any, rules.label], ...]
     correlation: float
-    since: int
+    since: rules.Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,8 +365,8 @@ class FrameMoved(Event):
     columns: tuple[Hashable, ...]
     offset: dict[Hashable, float]
     shift: dict[Hashable, float]
-    since: int
-    share: float
+    since: rules.Count
+    share: rules.Share
 
     def __str__(self) -> str:
         return f"FrameMoved at {self.seq}: {moved_text(self.offset, self.shift, self.since)}"
@@ -387,9 +388,9 @@ class NewClassesChanged(Event):
         Ids of the emerged subclasses.
     """
 
-    delta: int
-    before: int
-    subclasses: tuple[int, ...]
+    delta: rules.Count
+    before: rules.Count
+    subclasses: tuple[rules.Count, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,10 +409,10 @@ class EventsSummed(Event):
         Ids of the subclasses whose announcement is among the events.
     """
 
-    counts: dict[str, int]
-    since: int
-    until: int
-    emerged: tuple[int, ...]
+    counts: dict[str, rules.Count]
+    since: rules.Count
+    until: rules.Count
+    emerged: tuple[rules.Count, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,10 +438,10 @@ class ClassDrifted(Event):
         Movement of the features. A class that only widened or narrowed shows none.
     """
 
-    label: Any
-    direction: str
-    since: int
-    size: int
-    rank_before: float
-    rank_now: float
+    label: Annotated[Any, rules.label]
+    direction: Annotated[str, rules.text("sparser", "denser")]
+    since: rules.Count
+    size: rules.Count
+    rank_before: rules.Share
+    rank_now: rules.Share
     movement: Movement

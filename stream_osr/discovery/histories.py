@@ -7,13 +7,14 @@ each. Compiled functions update the columns when members arrive or leave.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery.event_base import Moment
 from stream_osr.discovery.reservoir import Reservoir, objects, offer, without
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.support import rules
 
 RECENT = 16
 """Number of latest members that are stored one by one, since some may leave."""
@@ -202,6 +203,29 @@ class Lifecycle(NamedTuple):
     def announced_unmuted(self) -> Array:
         """Mask of subclasses that have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)
+
+
+class ArchivedHistories(NamedTuple):
+    """Fields of a :class:`Lifecycle` in archives (:func:`as_columns`), shape (K,) or (K, RECENT)."""
+
+    ids: Annotated[Array, rules.array("i", "K", low=0), rules.distinct]
+    first: Annotated[Array, rules.array("i", "K", low=0)]
+    last: Annotated[Array, rules.array("i", "K", low=0)]
+    seq: Annotated[Array, rules.array("i", "K", str(RECENT), low=-1), rules.ascending]
+    p_unknown: Annotated[Array, rules.array("f", "K", str(RECENT), low=0.0, high=1.0)]
+    batch: Annotated[Array, rules.array("i", "K", str(RECENT))]
+    arrivals: Annotated[Array, rules.array("f", "K", low=0.0)]
+    emerged: Annotated[Array, rules.array("b", "K")]
+    dormant: Annotated[Array, rules.array("b", "K")]
+    announced_size: Annotated[Array, rules.array("i", "K", low=0)]
+    tried_size: Annotated[Array, rules.array("i", "K", low=0)]
+    muted: Annotated[Array, rules.array("b", "K")]
+    owned: Annotated[Array, rules.array("b", "K")]
+    usual: Annotated[Array, rules.array("f", "K", low=0.0)]
+    times: tuple[rules.AnyNumber | None, ...]
+    keys: tuple[Any, ...]
+    kept: Annotated[tuple[Reservoir | None, ...], rules.length("K")]
+    delta: rules.Count
 
 
 class _Lives(Mapping[int, SubclassHistory]):

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import betainc
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 WINDOW = 64
 """Number of latest instances among which copies are counted."""
@@ -41,9 +42,9 @@ class UsualCopies(NamedTuple):
         Number of copies from which the row is reported. 0: it never is.
     """
 
-    most: int
-    once: int
-    reported_from: int
+    most: rules.Count
+    once: rules.Count
+    reported_from: rules.Count
 
 
 def fingerprints(values: Array) -> Array:

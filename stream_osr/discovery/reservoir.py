@@ -8,11 +8,12 @@ both. When instances move to another subclass, their rows are removed, and later
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.support import rules
 
 LEAST_ROOM = 16
 """Number of rows that are kept for each subclass. It is the number of dimensions if that is larger."""
@@ -36,10 +37,10 @@ class Reservoir(NamedTuple):
         Priorities of the rows, ascending, shape (m,).
     """
 
-    seq: Array
-    rows: Array
+    seq: Annotated[Array, rules.array("i", "m", low=0), rules.distinct]
+    rows: Annotated[Array, rules.array("f", "m", "d", low=-1e12, high=1e12)]
     keys: Array
-    priority: Array
+    priority: Annotated[Array, rules.array("u", "m"), rules.ascending]
 
 
 @kernel

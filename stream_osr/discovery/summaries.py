@@ -16,6 +16,7 @@ from stream_osr.instances.kinds import Name
 from stream_osr.instances.missing_values import is_missing
 from stream_osr.parameters import Label
 from stream_osr.printable_text import counted, html_table, listed, printable
+from stream_osr.support import rules
 from stream_osr.trust.recall import ExpectedRecall, RecallByGroup
 
 MOST_IGNORED = 20
@@ -323,20 +324,20 @@ class Signals(NamedTuple):
     expected recall 0.800 (0.760 to 0.840), 19.0 % of the known called unknown: below what was promised
     """
 
-    novelty: int = 0
-    drift: int = 0
+    novelty: rules.Count = 0
+    drift: rules.Count = 0
     outliers: int = 0
-    data_quality: int = 0
-    recall_drops: int = 0
+    data_quality: rules.Count = 0
+    recall_drops: rules.Count = 0
     expected_recall: ExpectedRecall | None = None
     recall_dropped: bool = False
-    rate_jumps: int = 0
-    data_faults: int = 0
+    rate_jumps: rules.Count = 0
+    data_faults: rules.Count = 0
     faulty_columns: tuple[Name, ...] = ()
     dependence: Mapping[Label, float] = {}
-    dependent_since: int | None = None
+    dependent_since: rules.Count | None = None
     changed_columns: Mapping[Name, tuple[float, float]] = {}
-    odd_values: int = 0
+    odd_values: rules.Count = 0
     error_codes: Mapping[Name, tuple[float, ...]] = {}
     frame: str = ""
 

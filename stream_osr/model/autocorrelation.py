@@ -7,11 +7,12 @@ for a while, a device has an offset, or a process drifts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 RIDGE = 1e-6
 
@@ -45,9 +46,9 @@ class Residuals(NamedTuple):
         Log determinant of ``whitener``, shape (J,).
     """
 
-    mean: Array
-    whitener: Array
-    log_volume: Array
+    mean: Annotated[Array, rules.array("f", "J", "d", low=-1e12, high=1e12)]
+    whitener: Annotated[Array, rules.array("f", "J", "d", "d")]
+    log_volume: Annotated[Array, rules.array("f", "J")]
 
 
 class Pairs(NamedTuple):
@@ -64,9 +65,9 @@ class Pairs(NamedTuple):
         number of pairs, their correlations, and the squares of these, shape (J, 3).
     """
 
-    products: Array
-    number: Array
-    correlation: Array
+    products: Annotated[Array, rules.array("f", "8", "d", "d")]
+    number: Annotated[Array, rules.array("f", "8", low=0.0, high=1e15)]
+    correlation: Annotated[Array, rules.array("f", "J", "3")]
 
 
 def whitened(residuals: Residuals, rows: Array, group: Array) -> Array:

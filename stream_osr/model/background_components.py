@@ -16,7 +16,7 @@ everything is unknown.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -26,6 +26,7 @@ from stream_osr.model import categories, student_t
 from stream_osr.model.feature_space.bounded_scatter import bounded_scatter
 from stream_osr.model.jit import Array
 from stream_osr.model.prior import Prior
+from stream_osr.support import rules
 
 FREEDOM_ABOVE = 2.0 ** np.arange(2, 9)
 """Candidate degrees of freedom, above those of the density of a new subclass."""
@@ -91,8 +92,8 @@ class BackgroundComponent(NamedTuple):
         Share of the background mass of the class, above 0, at most 1.
     """
 
-    shape: student_t.Location
-    share: float
+    shape: Annotated[student_t.Location, rules.sizes("d")]
+    share: Annotated[float, rules.number(rules.ABOVE_0, 1.0)]
 
 
 class _Sought(NamedTuple):

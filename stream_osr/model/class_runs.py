@@ -22,11 +22,12 @@ upper bound. The order of the training labels gives another one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 HALF_LIFE = 500.0
 """Instances after which a pair of neighbours counts half: a few runs of every class."""
@@ -59,12 +60,12 @@ class Runs(NamedTuple):
         Weighted sum of the log odds of the instances up to each, and of their weights (:func:`average_odds`), (h,).
     """
 
-    filtered: Array
-    latest: Array
-    same: float
-    pairs: float
-    score: Array
-    weight: Array
+    filtered: Annotated[Array, rules.array("f", "h", "J", low=0.0, high=1.0)]
+    latest: Annotated[Array, rules.array("f", "J", low=0.0, high=1.0)]
+    same: Annotated[float, rules.number(0.0, 1e12)]
+    pairs: Annotated[float, rules.number(0.0, 1e12)]
+    score: Annotated[Array, rules.array("f", "h", low=-1e12, high=1e12)]
+    weight: Annotated[Array, rules.array("f", "h", low=0.0, high=1e12)]
 
 
 class Neighbours(NamedTuple):

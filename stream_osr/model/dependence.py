@@ -27,7 +27,7 @@ more likely than the frozen densities do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from stream_osr.model.class_runs import persistence_of
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known, densities, log_categories
 from stream_osr.model.prior import numbers_of
+from stream_osr.support import rules
 
 STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
 """Autocorrelations at lag 1 to try."""
@@ -80,10 +81,10 @@ class Process(NamedTuple):
         of the independent part, each of shape (d,).
     """
 
-    axes: Array
-    slow: Array
-    step: Array
-    noise: Array
+    axes: Annotated[Array, rules.array("f", "d", "d", low=-1.000001, high=1.000001)]
+    slow: Annotated[Array, rules.array("f", "d", low=0.0, high=1e6)]
+    step: Annotated[Array, rules.array("f", "d", low=0.0, high=1.0)]
+    noise: Annotated[Array, rules.array("f", "d", low=rules.ABOVE_0, high=1e12)]
 
 
 class ArrivalOrder(NamedTuple):
@@ -101,10 +102,10 @@ class ArrivalOrder(NamedTuple):
         Probability that an instance stays in the class of the one before it (:mod:`stream_osr.model.class_runs`).
     """
 
-    residuals: Residuals
-    pairs: Pairs
-    process: Process | None
-    persistence: float = 0.0
+    residuals: Annotated[Residuals, rules.sizes("J d")]
+    pairs: Annotated[Pairs, rules.sizes("J d")]
+    process: Annotated[Process, rules.sizes("d")] | None
+    persistence: rules.Share = 0.0
 
 
 def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder | None:
@@ -225,8 +226,8 @@ class TrackedLocations(NamedTuple):
         State of the filter, shape (J, d).
     """
 
-    mean: Array
-    variance: Array
+    mean: Annotated[Array, rules.array("f", "J", "d", low=-1e12, high=1e12)]
+    variance: Annotated[Array, rules.array("f", "J", "d", low=0.0, high=1e6)]
 
 
 def start(process: Process, n_classes: int) -> TrackedLocations:

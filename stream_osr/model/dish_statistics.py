@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model import categories, gaussian
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
+from stream_osr.support import rules
 
 REFRESH_EVERY = 512
 """Rank-one updates of an inverse between two full inversions of the stored sum (``tests/model/test_dishes.py``)."""
@@ -36,13 +37,13 @@ class Dishes(NamedTuple):
         (K, V).
     """
 
-    size: Array
-    matrix: Array
-    inverse: Array
-    log_det: Array
-    constant: Array
-    updates: Array
-    counts: Array
+    size: Annotated[Array, rules.array("i", "K", low=0)]
+    matrix: Annotated[Array, rules.array("f", "K", "a", "b")]
+    inverse: Annotated[Array, rules.array("f", "K", "a", "b")]
+    log_det: Annotated[Array, rules.array("f", "K")]
+    constant: Annotated[Array, rules.array("f", "K", "2", allowed=("-inf",))]
+    updates: Annotated[Array, rules.array("i", "K", low=0, high=512)]
+    counts: Annotated[Array, rules.array("f", "K", "*", low=0.0, high=1e15), rules.counted]
 
 
 @kernel

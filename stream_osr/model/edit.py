@@ -17,6 +17,7 @@ from stream_osr.model.jit import Array
 from stream_osr.model.marginal import add_statistics, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, same_prior
 from stream_osr.model.restaurants import CLOSED, Franchise, Guests, StreamState, derive, leave
+from stream_osr.support import rules
 
 Arrays = TypeVar("Arrays", Franchise, Dishes)
 
@@ -38,9 +39,9 @@ class Seat(NamedTuple):
         Whether the instance is the only one at its table.
     """
 
-    subclass: int
-    j: int
-    weight: float
+    subclass: rules.Position
+    j: rules.Position
+    weight: rules.Share
     live: bool
     alone: bool
 

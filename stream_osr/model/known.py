@@ -8,7 +8,7 @@ tables of the class.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dish_statistics import Dishes, add, copy_slots, log_predictive, log_predictive_without
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
+from stream_osr.support import rules
 
 N_RANKS = 101
 
@@ -53,19 +54,19 @@ class Known(NamedTuple):
         Identities of subclasses that a person has named. They count whatever their share of the class.
     """
 
-    prior: Prior
-    dishes: Dishes
-    ids: Array
-    seated: Array
-    tables: Array
-    size: Array
-    alpha: float
-    gamma: float
-    epsilon: float
-    ranks: Array
+    prior: Annotated[Prior, rules.sizes("d")]
+    dishes: Annotated[Dishes, rules.sizes("K")]
+    ids: Annotated[Array, rules.array("i", "K", low=0), rules.distinct, rules.some]
+    seated: Annotated[Array, rules.array("f", "J", "K", low=0.0, high=1e15), rules.counted]
+    tables: Annotated[Array, rules.array("f", "J", "K", low=0.0, high=1e15), rules.counted]
+    size: Annotated[Array, rules.array("f", "J", low=0.0, high=1e15), rules.counted, rules.some]
+    alpha: Annotated[float, rules.number(1e-300, 1e12)]
+    gamma: Annotated[float, rules.number(1e-300, 1e12)]
+    epsilon: rules.Share
+    ranks: Annotated[Array, rules.array("f", "J", "101", allowed=("-inf",)), rules.ascending]
     location: student_t.Location = student_t.CONJUGATE
-    background_components: tuple[tuple[BackgroundComponent, ...], ...] = ()
-    named: tuple[int, ...] = ()
+    background_components: tuple[tuple[Annotated[BackgroundComponent, rules.sizes("d")], ...], ...] = ()
+    named: tuple[rules.Count, ...] = ()
 
 
 class Densities(NamedTuple):

@@ -6,7 +6,7 @@ Dormant subclasses are off the menu, so the sweeps do not visit them. They can r
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stream_osr.model.known import Known
 from stream_osr.model.prior import Prior, homogeneous, width_of
 from stream_osr.model.restaurants import StreamState
 from stream_osr.model.unassigned import Alternatives, UnassignedRows, find_group
+from stream_osr.support import rules
 
 LEAST_PART = 4
 """Least number of rows in each part of a split subclass."""
@@ -34,8 +35,8 @@ class DormantSubclasses(NamedTuple):
         Sufficient statistics of their instances.
     """
 
-    ids: Array
-    statistics: marginal.Statistics
+    ids: Annotated[Array, rules.array("i", "K", low=0)]
+    statistics: Annotated[marginal.Statistics, rules.sizes("K")]
 
 
 def no_dormant(prior: Prior) -> DormantSubclasses:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from stream_osr.model.elementwise import log_each
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import CONJUGATE, Location, log_placed
+from stream_osr.support import rules
 
 
 class Statistics(NamedTuple):
@@ -36,9 +37,9 @@ class Statistics(NamedTuple):
         ``Dishes.counts`` of each, shape (K, V).
     """
 
-    size: Array
-    matrix: Array
-    counts: Array
+    size: Annotated[Array, rules.array("i", "K", low=0)]
+    matrix: Annotated[Array, rules.array("f", "K", "a", "b", low=-1e40, high=1e40)]
+    counts: Annotated[Array, rules.array("f", "K", "*", low=0.0, high=1e15), rules.counted]
 
 
 def statistics_of(dishes: Dishes, slots: Array) -> Statistics:

@@ -8,7 +8,7 @@ many raw features form few coordinates. The candidate's own instances determine 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from stream_osr.model.jit import Array, kernel
 from stream_osr.model.marginal import log_marginal
 from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import Location
+from stream_osr.support import rules
 
 NARROWEST = 0.25
 """Least variance of the noise, relative to a uniform density over the range: noise may fill half the range."""
@@ -39,8 +40,8 @@ class Background(NamedTuple):
         Covariance of a uniform density over the range, whitened, shape (d, d).
     """
 
-    mean: Array
-    covariance: Array
+    mean: Annotated[Array, rules.array("f", "d")]
+    covariance: Annotated[Array, rules.array("f", "d", "d")]
 
 
 def fit_noise_range(X: Array, whitening: Whitening) -> Background:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
 """Values for a model without categorical columns."""
@@ -38,13 +39,13 @@ class Prior(NamedTuple):
         Dirichlet parameters: pseudo-counts of each place, shape (V,).
     """
 
-    n_features: int
-    nu: float
-    psi: float
-    beta: float
-    spread: Array
-    first: Array = NO_COLUMN
-    pseudo: Array = NO_VALUE
+    n_features: Annotated[int, rules.whole(0, 10000, "d")]
+    nu: Annotated[float, rules.number(1e-300, 1e15)]
+    psi: Annotated[float, rules.number(1e-300, 1e15)]
+    beta: Annotated[float, rules.number(1e-300, 1e15)]
+    spread: Annotated[Array, rules.array("f", "d", low=1e-9, high=1.0)]
+    first: Annotated[Array, rules.array("i", "*", low=0), rules.some] = NO_COLUMN
+    pseudo: Annotated[Array, rules.array("f", "*", low=1e-300, high=1e12)] = NO_VALUE
 
 
 def make_prior(n_features: int, nu: float, scale: float, beta: float, spread: Array | None = None) -> Prior:

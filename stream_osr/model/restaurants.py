@@ -15,12 +15,13 @@ longer than the sampler.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.dish_statistics import Dishes, copy_slots, keep_slots
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.support import rules
 
 ANYONE = -1
 """Owner of a dish that every group may order."""
@@ -67,21 +68,21 @@ class Franchise(NamedTuple):
         One more than the highest dish number, and the highest table number, ever in use, shape (2,).
     """
 
-    menu: Array
-    held: Array
-    owner: Array
-    seated: Array
-    table_dish: Array
-    table_group: Array
-    table_live: Array
-    table_residual: Array
-    table_mass: Array
-    table_founder: Array
-    alpha: Array
-    gamma: Array
-    total: Array
-    overflow: Array
-    extent: Array
+    menu: Annotated[Array, rules.array("f", "D", low=0.0, high=1e12)]
+    held: Annotated[Array, rules.array("f", "D", low=0.0, high=1.0), rules.counted]
+    owner: Annotated[Array, rules.array("i", "D", low=-1, high=-1)]
+    seated: Annotated[Array, rules.array("f", "1", "D", low=0.0, high=1e12)]
+    table_dish: Annotated[Array, rules.array("i", "T", low=0, below="D")]
+    table_group: Annotated[Array, rules.array("i", "T", low=0, high=0)]
+    table_live: Annotated[Array, rules.array("i", "T", low=0)]
+    table_residual: Annotated[Array, rules.array("f", "T", low=0.0, high=1e12)]
+    table_mass: Annotated[Array, rules.array("f", "T", low=rules.ABOVE_0, high=1e12)]
+    table_founder: Annotated[Array, rules.array("f", "T", low=0.0, high=1e12)]
+    alpha: Annotated[Array, rules.array("f", "1", low=1e-300, high=1e12)]
+    gamma: Annotated[Array, rules.array("f", "1", low=1e-300, high=1e12)]
+    total: Annotated[Array, rules.array("f", "1", low=0.0, high=1e12)]
+    overflow: Annotated[Array, rules.array("i", "2", low=0, high=0)]
+    extent: Annotated[Array, rules.array("i", "2", low=0)]
 
 
 class Guests(NamedTuple):
@@ -99,10 +100,10 @@ class Guests(NamedTuple):
         Table of each, or ``CLOSED``, shape (n,).
     """
 
-    rows: Array
-    group: Array
-    weight: Array
-    table: Array
+    rows: Annotated[Array, rules.array("f", "n", "w+1", low=-1e12, high=1e12)]
+    group: Annotated[Array, rules.array("i", "n", low=0, high=0)]
+    weight: Annotated[Array, rules.array("f", "n", low=rules.ABOVE_0, high=1.0)]
+    table: Annotated[Array, rules.array("i", "n", low=0)]
 
 
 def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, gamma: float) -> Franchise:
@@ -230,14 +231,14 @@ class StreamState(NamedTuple):
         The next identity. No identity is used twice.
     """
 
-    franchise: Franchise
-    dishes: Dishes
-    ids: Array
-    window: Guests
-    window_seq: Array
-    batches: int
-    seen: int
-    next_id: int
+    franchise: Annotated[Franchise, rules.sizes("D T")]
+    dishes: Annotated[Dishes, rules.sizes("K")]
+    ids: Annotated[Array, rules.array("i", "K", low=0)]
+    window: Annotated[Guests, rules.sizes("n w")]
+    window_seq: Annotated[Array, rules.array("i", "n", low=0), rules.distinct, rules.ascending]
+    batches: rules.Count
+    seen: rules.Count
+    next_id: rules.Count
 
 
 @kernel

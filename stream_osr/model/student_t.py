@@ -12,7 +12,7 @@ The location of a new subclass has the conjugate prior's density, or a Student-t
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -22,6 +22,7 @@ from stream_osr.model.dish_statistics import Dishes, log_prior_densities, log_pr
 from stream_osr.model.elementwise import exp_each, log_each
 from stream_osr.model.jit import Array, borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.prior import NO_VALUE, Prior
+from stream_osr.support import rules
 
 
 class StudentTerms(NamedTuple):
@@ -289,10 +290,10 @@ class Location(NamedTuple):
         Log probability of each place of the categorical columns, shape (V,). Empty: that of the base measure.
     """
 
-    freedom: float
-    mean: Array
-    factor: Array
-    values: Array = NO_VALUE
+    freedom: rules.NonNegative
+    mean: Annotated[Array, rules.array("f", "d")]
+    factor: Annotated[Array, rules.array("f", "d", "d")]
+    values: Annotated[Array, rules.array("f", "*", high=0.0)] = NO_VALUE
 
 
 CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))

@@ -7,7 +7,7 @@ emits the same events.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from stream_osr.discovery import events
 from stream_osr.discovery.event_base import Event
@@ -17,6 +17,7 @@ from stream_osr.discovery.lifecycle import EXEMPLARS, announced_ids, estimate_ne
 from stream_osr.model.restaurants import StreamState
 from stream_osr.parameters import Label
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
+from stream_osr.support import rules
 from stream_osr.training.trained import TrainedModel
 
 
@@ -168,13 +169,13 @@ class EventBudget(NamedTuple):
         Position of the last summary.
     """
 
-    spent: tuple[int, ...] = (0,) * len(BUDGETS)
-    seen: int = 0
-    counts: Mapping[str, int] = {}
-    since: int = 0
-    until: int = 0
-    emerged: tuple[int, ...] = ()
-    summed_at: int = 0
+    spent: Annotated[tuple[rules.Count, ...], rules.length("3")] = (0,) * len(BUDGETS)
+    seen: rules.Count = 0
+    counts: Mapping[str, rules.Count] = {}
+    since: rules.Count = 0
+    until: rules.Count = 0
+    emerged: tuple[rules.Count, ...] = ()
+    summed_at: rules.Count = 0
 
 
 def within_budgets(

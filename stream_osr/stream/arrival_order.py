@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.prior import homogeneous, numbers_of
 from stream_osr.stream.chain import Chains, opening_seats
+from stream_osr.support import rules
 from stream_osr.trust.density_levels import quantiles
 from stream_osr.trust.references import References, once
 
@@ -80,19 +81,19 @@ class Arrival(NamedTuple):
         Runs of the known classes. ``None`` as long as neighbours are independent.
     """
 
-    pairs: autocorrelation.Pairs
-    residual: np.ndarray
-    group: np.ndarray
-    at: np.ndarray
-    usual: np.ndarray
-    process: dependence.Process | None = None
-    tracked: dependence.TrackedLocations | None = None
-    gain: np.ndarray = np.zeros(0)
-    since: int = -1
-    fitted: int = -1
-    independent: float = ASSUMED
-    typical: np.ndarray = np.zeros((0, 2))
-    departed: int = -1
+    pairs: Annotated[autocorrelation.Pairs, rules.sizes("J d")]
+    residual: Annotated[np.ndarray, rules.array("f", "m", "d", low=-1e12, high=1e12)]
+    group: Annotated[np.ndarray, rules.array("i", "m", low=-1, below="J")]
+    at: Annotated[np.ndarray, rules.array("i", "m", low=0), rules.distinct, rules.ascending]
+    usual: Annotated[np.ndarray, rules.array("f", "J", "d+1")]
+    process: Annotated[dependence.Process, rules.sizes("d")] | None = None
+    tracked: Annotated[dependence.TrackedLocations, rules.sizes("J d")] | None = None
+    gain: Annotated[np.ndarray, rules.array("f", "*", low=-1e12, high=1e12)] = np.zeros(0)
+    since: rules.Position = -1
+    fitted: rules.Position = -1
+    independent: Annotated[float, rules.number(rules.ABOVE_0, 1.0)] = ASSUMED
+    typical: Annotated[np.ndarray, rules.array("f", "J", "2", low=0.0, high=1e12)] = np.zeros((0, 2))
+    departed: rules.Position = -1
     runs: Runs | None = None
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.restaurants import StreamState
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
+from stream_osr.support import rules
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.known_shares import KnownShares
 from stream_osr.trust.reference_counts import ReferenceCounts
@@ -50,12 +51,12 @@ class ReferenceCheck(NamedTuple):
         Whether neighbouring instances depend on each other. Then levels are those of typicality.
     """
 
-    ids: np.ndarray
-    counts: ReferenceCounts
-    shares: KnownShares
-    owner: np.ndarray
-    known: np.ndarray
-    estimated_at: int
+    ids: Annotated[np.ndarray, rules.array("i", "E", low=-1)]
+    counts: Annotated[ReferenceCounts, rules.sizes("C J", L="6")]
+    shares: Annotated[KnownShares, rules.sizes("C J", L="6", B="E+1")]
+    owner: Annotated[np.ndarray, rules.array("i", "E", low=-1, below="J")]
+    known: Annotated[np.ndarray, rules.array("f", "E", low=-1.0, high=1.0)]
+    estimated_at: rules.Position
     dependent: bool = False
 
 
@@ -78,9 +79,9 @@ class Chain(NamedTuple):
         Log densities from the batch before. Archives do not contain them.
     """
 
-    known: Known
+    known: Annotated[Known, rules.sizes("K J d")]
     frozen: Densities
-    state: StreamState
+    state: Annotated[StreamState, rules.sizes("w")]
     life: Lifecycle
     dormant: DormantSubclasses
     check: ReferenceCheck | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from stream_osr.model.class_places import (
 from stream_osr.model.prior import numbers_of, width_of
 from stream_osr.stream.arrival_order import Arrival, independent_locations
 from stream_osr.stream.batch_seating import BatchPosterior
+from stream_osr.support import rules
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.references import References, once
 
@@ -90,17 +91,17 @@ class Frame(NamedTuple):
         ``ACCEPTED`` or ``REJECTED`` by a person, or 0.
     """
 
-    rows: np.ndarray
-    thinned: np.ndarray
-    place: np.ndarray
-    before: np.ndarray
-    reported: np.ndarray
-    since: int = -1
-    typical: float = 1.0
-    unusual: np.ndarray = NONE
-    untested: int = 0
-    wait: int = LATEST
-    verdict: int = 0
+    rows: Annotated[np.ndarray, rules.array("f", "*", "v", low=-1e12, high=1e12)]
+    thinned: Annotated[np.ndarray, rules.array("f", "*", "v", low=-1e12, high=1e12)]
+    place: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    before: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    reported: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    since: rules.Position = -1
+    typical: rules.Share = 1.0
+    unusual: Annotated[np.ndarray, rules.array("b", "*")] = NONE
+    untested: rules.Count = 0
+    wait: Annotated[int, rules.whole(1, rules.LARGEST)] = LATEST
+    verdict: Annotated[int, rules.whole(-1, 1)] = 0
 
     @property
     def has_moved(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from stream_osr.stream.recent_instances import RecentInstances, began, recall, u
 from stream_osr.stream.state import Stream, widen
 from stream_osr.stream.subclass_identities import count_left_behind
 from stream_osr.stream.undo_log import Labelling, record
+from stream_osr.support import rules
 
 
 class Evidence(NamedTuple):
@@ -31,9 +32,9 @@ class Evidence(NamedTuple):
     """
 
     label: Label
-    row: np.ndarray | None
+    row: Annotated[np.ndarray, rules.array("f", "*", low=-1e12, high=1e12)] | None
     key: Any = None
-    number: int = 0
+    number: rules.Count = 0
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:

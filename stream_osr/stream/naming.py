@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr.discovery.event_base import Event, Moment
 from stream_osr.discovery.events import SubclassMuted, SubclassPromoted
-from stream_osr.discovery.histories import SubclassHistory, with_lives, without_lives
+from stream_osr.discovery.histories import SubclassHistory, lifecycle, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass, NothingToJudge
 from stream_osr.model import class_edits, edit
 from stream_osr.model.dish_statistics import log_predictives
@@ -284,7 +284,7 @@ def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tupl
         label,
         subclasses,
         tuple(chain.known.ranks[j] if j >= 0 else np.zeros(0) for chain in chains),
-        tuple({key: of[key] for key in own if key in of} for of, own in zip(lives, subclasses, strict=True)),
+        tuple(lifecycle({k: of[k] for k in own if k in of}) for of, own in zip(lives, subclasses, strict=True)),
         tuple(_tables(chain, own) for chain, own in zip(chains, subclasses, strict=True)),
         None if stream.class_shift is None else shifts[j],
     )

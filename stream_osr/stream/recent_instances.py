@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery.membership import MemberColumns, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import sampler
+from stream_osr.support import rules
 
 _CLAIMING = Lock()
 
@@ -63,12 +64,12 @@ class DecidedBatch(NamedTuple):
     and the initial p_unknown, (b,).
     """
 
-    rows: np.ndarray
-    keys: Sequence[Any]
-    times: Sequence[float | None]
-    seq: int
-    subclass: np.ndarray
-    p_unknown: np.ndarray
+    rows: Annotated[np.ndarray, rules.array("f", "N", "w", low=-1e12, high=1e12)]
+    keys: Annotated[Sequence[Any], rules.length("N"), rules.some]
+    times: Annotated[Sequence[rules.AnyNumber | None], rules.length("N")]
+    seq: rules.Count
+    subclass: Annotated[np.ndarray, rules.array("i", "R", "N", low=-1)]
+    p_unknown: Annotated[np.ndarray, rules.array("f", "N", low=0.0, high=1.0)]
 
 
 class RecentInstances(NamedTuple):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,11 @@ from stream_osr.model.restaurants import StreamState
 from stream_osr.parameters import Label, Parameters
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
-from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
+from stream_osr.stream.chain import PRIOR_SEATS, Chain, open_chains
 from stream_osr.stream.frame import Frame
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
+from stream_osr.support import rules
 from stream_osr.support.parallel import one_thread
 from stream_osr.training.trained import TrainedModel
 from stream_osr.trust.prior_odds import PriorOdds, start_odds
@@ -42,8 +43,8 @@ UNGROUPED = 0.05
 class BufferedInstance(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
 
-    row: np.ndarray
-    t: float | None
+    row: Annotated[np.ndarray, rules.array("f", "p", low=-1e100, high=1e100, allowed=("nan",))]
+    t: rules.AnyNumber | None
     key: Any
 
 
@@ -114,10 +115,10 @@ class DelayedDecisions(NamedTuple):
         Most responsible subclass (its position) of each known class, -1 if not known, shape (n, J).
     """
 
-    decisions: tuple[Decision, ...]
-    probabilities: np.ndarray
-    subclass: np.ndarray
-    responsible: np.ndarray
+    decisions: Annotated[tuple[Decision, ...], rules.length("n")]
+    probabilities: Annotated[np.ndarray, rules.array("f", "n", "J+1", low=0.0, high=1.0)]
+    subclass: Annotated[np.ndarray, rules.array("i", "n", low=-1)]
+    responsible: Annotated[np.ndarray, rules.array("i", "n", "J", low=-1)]
 
 
 class ClassShift(NamedTuple):
@@ -135,10 +136,10 @@ class ClassShift(NamedTuple):
         Counted instances since the last movement, shape (J,).
     """
 
-    shift: np.ndarray
-    weight: np.ndarray
-    sums: np.ndarray
-    saved: np.ndarray
+    shift: Annotated[np.ndarray, rules.array("f", "J", "d", low=-1e12, high=1e12)]
+    weight: Annotated[np.ndarray, rules.array("f", "J", low=0.0, high=1e12)]
+    sums: Annotated[np.ndarray, rules.array("f", "J", "d", low=-1e12, high=1e12)]
+    saved: Annotated[np.ndarray, rules.array("f", "J", low=0.0, high=100.0)]
 
 
 class Copy(NamedTuple):
@@ -156,8 +157,8 @@ class Copy(NamedTuple):
         Whether more copies have come than usual.
     """
 
-    row: int
-    raw: np.ndarray
+    row: rules.Count
+    raw: Annotated[np.ndarray, rules.array("f", "*", low=0.0, high=1.0)]
     decision: Decision
     repeats: bool = False
 
@@ -177,12 +178,12 @@ class ForeignValue(NamedTuple):
         Whether the value has been reported as an error code.
     """
 
-    column: int
+    column: rules.Count
     value: float
-    size: float
-    certain: float
-    since: int
-    latest: int
+    size: rules.NonNegative
+    certain: rules.NonNegative
+    since: rules.Count
+    latest: rules.Count
     reported: bool = False
 
 
@@ -202,7 +203,7 @@ class DataFaults(NamedTuple):
     """
 
     columns: ColumnStates
-    rows: np.ndarray = np.zeros(0, np.int64)
+    rows: Annotated[np.ndarray, rules.array("i", "*", low=0)] = np.zeros(0, np.int64)
     copies: tuple[Copy, ...] = ()
     foreign: tuple[ForeignValue, ...] = ()
 
@@ -249,21 +250,21 @@ class Stream(NamedTuple):
         found.
     """
 
-    labels: tuple[Label, ...]
-    chains: Chains
+    labels: Annotated[tuple[Label, ...], rules.length("J"), rules.distinct]
+    chains: Annotated[tuple[Annotated[Chain, rules.sizes("J d w")], ...], rules.length("R"), rules.some]
     odds: PriorOdds
     recent: RecentInstances
-    waiting: DelayedDecisions
-    decided: tuple[int, ...]
-    drift: Drift
+    waiting: Annotated[DelayedDecisions, rules.sizes("J")]
+    decided: Annotated[tuple[rules.Count, ...], rules.length("J+1")]
+    drift: Annotated[Drift, rules.sizes(e="d+2")]
     signals: Signals
     undo_log: tuple[Action, ...] = ()
-    references: References | None = None
+    references: Annotated[References, rules.sizes("w J R")] | None = None
     called: ReferenceResults | None = None
-    class_shift: ClassShift | None = None
+    class_shift: Annotated[ClassShift, rules.sizes("d")] | None = None
     unknown_rate: UnknownRate | None = None
     event_budget: EventBudget = EventBudget()
-    arrival: Arrival | None = None
+    arrival: Annotated[Arrival, rules.sizes("d")] | None = None
     faults: DataFaults | None = None
     frame: Frame | None = None
 

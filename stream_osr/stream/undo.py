@@ -107,7 +107,7 @@ def _given_back(
         known = class_edits.without_subclasses(known, class_edits.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
-    lives = {key: life for key, life in action.lives[number].items() if key in keys}
+    lives = {key: life for key, life in action.lives[number].subclasses.items() if key in keys}
     held = {key for key in keys if key not in home or (key in lives and (lives[key].emerged or lives[key].muted))}
     if len(action.ranks[number]):
         ranks = known.ranks.copy()

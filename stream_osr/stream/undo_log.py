@@ -5,14 +5,15 @@ An action is undone by its inverse, not by a return to an earlier state. The str
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.histories import SubclassHistory
+from stream_osr.discovery.histories import Lifecycle
 from stream_osr.model.edit import Seat
 from stream_osr.parameters import Label
+from stream_osr.support import rules
 
 MOST = 100
 """Most actions that can be undone. Older ones stay in effect."""
@@ -47,18 +48,18 @@ class Labelling(NamedTuple):
         Class shift at that time, shape (d,). The labelled instance moves with it. None: no shift.
     """
 
-    number: int
+    number: rules.Count
     label: Label
-    row: np.ndarray
-    into: tuple[int, ...]
-    opened_table: tuple[bool, ...]
+    row: Annotated[np.ndarray, rules.array("f", "d", low=-1e12, high=1e12)]
+    into: Annotated[tuple[rules.Count, ...], rules.length("R")]
+    opened_table: Annotated[tuple[bool, ...], rules.length("R")]
     key: Any = None
-    seq: int = -1
-    subclass: tuple[int, ...] = ()
+    seq: rules.Position = -1
+    subclass: tuple[rules.Position, ...] = ()
     seats: tuple[Seat, ...] = ()
     classes: tuple[Label | None, ...] = ()
-    seen: int = 0
-    shift: np.ndarray | None = None
+    seen: rules.Count = 0
+    shift: Annotated[np.ndarray, rules.array("f", "d")] | None = None
 
 
 class MovedTables(NamedTuple):
@@ -72,11 +73,11 @@ class MovedTables(NamedTuple):
         Position in the stream and subclass of each guest that could still be re-seated, shape (g,).
     """
 
-    table: np.ndarray
-    subclass: np.ndarray
-    mass: np.ndarray
-    seq: np.ndarray
-    owner_subclass: np.ndarray
+    table: Annotated[np.ndarray, rules.array("i", "m", low=0)]
+    subclass: Annotated[np.ndarray, rules.array("i", "m", low=0)]
+    mass: Annotated[np.ndarray, rules.array("f", "m", low=0.0)]
+    seq: Annotated[np.ndarray, rules.array("i", "g", low=0)]
+    owner_subclass: Annotated[np.ndarray, rules.array("i", "g", low=0)]
 
 
 class Promotion(NamedTuple):
@@ -100,20 +101,22 @@ class Promotion(NamedTuple):
         Class shift at that time, shape (d,). None: classes do not move.
     """
 
-    number: int
+    number: rules.Count
     label: Label
-    subclasses: tuple[tuple[int, ...], ...]
-    ranks: tuple[np.ndarray, ...]
-    lives: tuple[Mapping[int, SubclassHistory], ...]
-    tables: tuple[MovedTables, ...]
-    shift: np.ndarray | None = None
+    subclasses: Annotated[tuple[tuple[rules.Count, ...], ...], rules.length("R")]
+    ranks: Annotated[
+        tuple[Annotated[np.ndarray, rules.array("f", "0|101", allowed=("-inf",))], ...], rules.length("R")
+    ]
+    lives: Annotated[tuple[Lifecycle, ...], rules.length("R")]
+    tables: Annotated[tuple[MovedTables, ...], rules.length("R")]
+    shift: Annotated[np.ndarray, rules.array("f", "d", low=-1e12, high=1e12)] | None = None
 
 
 class Muting(NamedTuple):
     """Subclasses that were muted: place in the order of commands, and identities in each chain."""
 
-    number: int
-    subclasses: tuple[tuple[int, ...], ...]
+    number: rules.Count
+    subclasses: Annotated[tuple[tuple[rules.Count, ...], ...], rules.length("R")]
 
 
 class FrameVerdict(NamedTuple):
@@ -127,12 +130,12 @@ class FrameVerdict(NamedTuple):
         Fields of :class:`.frame.Frame` before the verdict.
     """
 
-    number: int
-    place: np.ndarray
-    before: np.ndarray
-    reported: np.ndarray
-    since: int
-    verdict: int
+    number: rules.Count
+    place: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    before: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    reported: Annotated[np.ndarray, rules.array("f", "2", "p", low=-1e300, high=1e300)]
+    since: rules.Position
+    verdict: Annotated[int, rules.whole(-1, 1)]
 
 
 Action = Labelling | Promotion | Muting | FrameVerdict

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from stream_osr.model.noise import Background, NoiseModel, fit_noise_range, nois
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.training import Training, train
 from stream_osr.parameters import Label, Parameters
+from stream_osr.support import rules
 from stream_osr.support.memory import warn_of_memory
 from stream_osr.support.parallel import each, one_thread
 from stream_osr.training import members, training_report
@@ -80,16 +81,16 @@ class TrainedModel:
         Additional markers of a missing value.
     """
 
-    names: tuple[Name, ...]
-    labels: tuple[Label, ...]
-    whitening: Whitening
-    draws: tuple[Known, ...]
+    names: Annotated[tuple[Name, ...], rules.length("p"), rules.distinct]
+    labels: Annotated[tuple[Label, ...], rules.length("J"), rules.distinct]
+    whitening: Annotated[Whitening, rules.sizes("p d")]
+    draws: Annotated[tuple[Annotated[Known, rules.sizes("J d")], ...], rules.length("R"), rules.some]
     report: training_report.TrainingReport = field(compare=False)
-    references: References | None
-    noise_range: Background
-    categories: tuple[tuple[str, ...], ...] = ()
-    order: ArrivalOrder | None = None
-    usual: UsualColumns | None = None
+    references: Annotated[References, rules.sizes("J R")] | None
+    noise_range: Annotated[Background, rules.sizes("d")]
+    categories: tuple[Annotated[tuple[str, ...], rules.distinct], ...] = ()
+    order: Annotated[ArrivalOrder, rules.sizes("J d")] | None = None
+    usual: Annotated[UsualColumns, rules.sizes("p")] | None = None
     absent_zero: tuple[Name, ...] = ()
     commas: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

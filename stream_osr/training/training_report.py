@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stream_osr.model.known import Known
 from stream_osr.model.modes import separate_groups
 from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, counted, listed
+from stream_osr.support import rules
 from stream_osr.trust.recall import ENOUGH, RecallByGroup, instances_that_would_do
 
 MOSTLY = 0.5
@@ -107,36 +108,36 @@ class TrainingReport:
         new group, and ``recall_interval`` is computed over groups. ``None``: the instances have no groups.
     """
 
-    instances: dict[Label, int]
-    subclasses: dict[Label, int]
-    known_recall: float
+    instances: dict[Label, rules.Count]
+    subclasses: dict[Label, rules.Count]
+    known_recall: rules.NonNegative
     small_classes: tuple[Label, ...] = ()
     constant_features: tuple[Name, ...] = ()
-    missing_values: int = 0
-    variance_left_out: float = 0.0
-    recall_interval: tuple[float, float] | None = None
-    references: int = 0
-    dimensions: int = 0
-    directions: int = 0
+    missing_values: rules.Count = 0
+    variance_left_out: rules.Share = 0.0
+    recall_interval: tuple[rules.NonNegative, rules.NonNegative] | None = None
+    references: rules.Count = 0
+    dimensions: rules.Count = 0
+    directions: rules.Count = 0
     usual_features: tuple[Name, ...] = ()
     repeated_features: tuple[Name, ...] = ()
-    told_apart: tuple[float, float] | None = None
+    told_apart: tuple[rules.Share, rules.Share] | None = None
     two_valued_features: tuple[Name, ...] = ()
     one_hot_features: tuple[tuple[Name, ...], ...] = ()
     bent_features: tuple[Name, ...] = ()
     clock_features: tuple[Name, ...] = ()
-    mislabelled: int = 0
-    correlation: float | None = None
-    recall_among_neighbours: float | None = None
+    mislabelled: rules.Count = 0
+    correlation: Annotated[float, rules.number(-10.0, 10.0)] | None = None
+    recall_among_neighbours: rules.Share | None = None
     absent_zero: tuple[Name, ...] = ()
-    missing_numeric: float = 0.0
+    missing_numeric: rules.Share = 0.0
     numeric_features: tuple[Name, ...] = ()
-    categories: dict[Name, int] = field(default_factory=dict)
+    categories: dict[Name, rules.Count] = field(default_factory=dict)
     left_out: dict[Name, str] = field(default_factory=dict)
-    missing_share: dict[Name, float] = field(default_factory=dict)
+    missing_share: dict[Name, rules.Share] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    subclass_shares: dict[Label, tuple[float, ...]] = field(default_factory=dict)
-    separate_groups: dict[Label, tuple[float, ...]] = field(default_factory=dict)
+    subclass_shares: dict[Label, tuple[rules.Share, ...]] = field(default_factory=dict)
+    separate_groups: dict[Label, tuple[rules.Share, ...]] = field(default_factory=dict)
     by_group: RecallByGroup | None = None
 
     def __str__(self) -> str:

@@ -18,12 +18,13 @@ comes from the small cells together. ``docs/inference.md``, section 15, has the 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.jit import Array, kernel, unrolled_kernel
+from stream_osr.support import rules
 from stream_osr.trust.reference_counts import ReferenceCounts
 
 SMALL = 8.0
@@ -72,10 +73,10 @@ class KnownShares(NamedTuple):
         Known share of the stream.
     """
 
-    known: Array
-    owner: Array
-    classes: Array
-    kappa: float
+    known: Annotated[Array, rules.array("f", "C", "L", low=0.0, high=1.0)]
+    owner: Annotated[Array, rules.array("f", "J", "B", low=0.0, high=1.0)]
+    classes: Annotated[Array, rules.array("f", "J", low=0.0, high=1.0)]
+    kappa: rules.Share
 
 
 @kernel

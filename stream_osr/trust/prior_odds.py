@@ -10,11 +10,12 @@ instances. It applies to reported probabilities, not to the sampler.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 STEP = 0.25
 SHIFTS = STEP * np.arange(5)
@@ -44,9 +45,9 @@ class PriorOdds(NamedTuple):
         Present shift.
     """
 
-    excess: Array
-    seen: float
-    shift: float
+    excess: Annotated[Array, rules.array("f", "5|6", low=-1e15, high=1e15)]
+    seen: Annotated[float, rules.number(0.0, 1e15)]
+    shift: Annotated[float, rules.number(0.0, 100.0)]
 
 
 def start_odds(learn: bool, guarded: bool = False) -> PriorOdds:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from stream_osr.model.jit import Array, kernel
 from stream_osr.parameters import Label
 from stream_osr.printable_text import printable
+from stream_osr.support import rules
 
 NO_DOUBT = np.zeros(3)
 DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
@@ -55,10 +56,10 @@ class ExpectedRecall(NamedTuple):
     0.970 (0.950 to 0.980), 1.0 % of the known called unknown
     """
 
-    recall: float
-    low: float
-    high: float
-    false_unknown: float
+    recall: rules.Share
+    low: rules.Share
+    high: rules.Share
+    false_unknown: rules.Share
 
     def __str__(self) -> str:
         share = f"{self.recall:.3f} ({self.low:.3f} to {self.high:.3f})"
@@ -81,9 +82,9 @@ class RecallByGroup(NamedTuple):
     """
 
     name: str
-    groups: int
-    same: float
-    undivided: tuple[Label, ...] = ()
+    groups: Annotated[int, rules.whole(1, rules.LARGEST)]
+    same: rules.Share
+    undivided: Annotated[tuple[Label, ...], rules.distinct] = ()
 
     def compared(self, new: str) -> str:
         """Return one line with the given recall for a new group, and that for the same ones.
@@ -116,12 +117,12 @@ class ReferenceResults(NamedTuple):
         belong to no announced subclass.
     """
 
-    right: Array
-    unknown: Array
-    total: Array
-    shares: Array
+    right: Annotated[Array, rules.array("f", "J", low=0.0, high=1e12)]
+    unknown: Annotated[Array, rules.array("f", "J", low=0.0, high=1e12)]
+    total: Annotated[Array, rules.array("f", "J", low=0.0, high=1e12)]
+    shares: Annotated[Array, rules.array("f", "J", low=0.0, high=1.0)]
     dropped: bool = False
-    doubt: Array = NO_DOUBT
+    doubt: Annotated[Array, rules.array("f", "3", low=0.0, high=1e12)] = NO_DOUBT
 
 
 def no_results(n_classes: int) -> ReferenceResults:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, kernel
+from stream_osr.support import rules
 
 
 class ReferenceCounts(NamedTuple):
@@ -28,11 +29,11 @@ class ReferenceCounts(NamedTuple):
         Decayed sums of the class probabilities of known instances, by densities alone, shape (J,).
     """
 
-    stream: Array
-    seen: Array
-    taken: Array
-    total: Array
-    votes: Array
+    stream: Annotated[Array, rules.array("f", "C", "L", low=0.0, high=1e12)]
+    seen: Annotated[Array, rules.array("f", "C", low=0.0, high=1e12)]
+    taken: Annotated[Array, rules.array("f", "J", "C", "L", low=0.0, high=1e12)]
+    total: Annotated[Array, rules.array("f", "J", "C", low=0.0, high=1e12)]
+    votes: Annotated[Array, rules.array("f", "J", low=0.0, high=1e12)]
 
 
 @kernel

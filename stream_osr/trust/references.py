@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Annotated, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from stream_osr.model.jit import Array
 from stream_osr.parameters import Parameters
+from stream_osr.support import rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,15 +70,17 @@ class References(NamedTuple):
         neighbours are independent.
     """
 
-    rows: Array
-    group: Array
-    log_density: tuple[Array, ...]
-    weight: Array | None = None
-    gain: Array = NO_GAIN
-    effective: float = 0.0
+    rows: Annotated[Array, rules.array("f", "n", "w", low=-1e12, high=1e12)]
+    group: Annotated[Array, rules.array("i", "n", low=0)]
+    log_density: Annotated[
+        tuple[Annotated[Array, rules.array("f", "n", "J", allowed=("-inf",))], ...], rules.length("R"), rules.some
+    ]
+    weight: Annotated[Array, rules.array("f", "n", low=1e-9, high=1e9)] | None = None
+    gain: Annotated[Array, rules.array("f", "n", low=-1e12, high=1e12)] = NO_GAIN
+    effective: rules.NonNegative = 0.0
     tempered: bool = False
     earlier: bool = False
-    part: Array = NO_PART
+    part: Annotated[Array, rules.array("i", "n", low=-1)] = NO_PART
 
     @property
     def gains(self) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.archive.record import RecordForm
+from stream_osr.support.rules import RecordForm
 
 
 class Place(NamedTuple):

@@ -15,11 +15,12 @@ from stream_osr.archive import files
 from stream_osr.archive.checks import check_records, recognizer, statistics_fit
 from stream_osr.archive.files import form_from, open_archive
 from stream_osr.archive.recognizers import content_of
-from stream_osr.archive.record import RecordForm, RefusedValue, form_of
+from stream_osr.archive.record import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
 from stream_osr.model.prior import make_prior
+from stream_osr.support.rules import RecordForm, RefusedValue
 from tests.archives.changes import found, places
 from tests.archives.golden import VERSIONS, unpacked
 from tests.habits.values import each_value

@@ -1,4 +1,4 @@
-"""The table of records: it names everything that can be saved."""
+"""The records of archives: everything that can be saved is one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_osr import Decision, TrainedModel
+from stream_osr.archive.declared import rule_of
 from stream_osr.archive.files import MAGIC, read_archive, to_bytes
 from stream_osr.archive.migrations import STEPS
 from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, VERSION
@@ -23,10 +25,6 @@ WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"
 
 def is_record(kind: Any) -> bool:
     return isinstance(kind, type) and (hasattr(kind, "_fields") or dataclasses.is_dataclass(kind))
-
-
-def fields_of(kind: type[Any]) -> list[str]:
-    return list(kind._fields) if hasattr(kind, "_fields") else [f.name for f in dataclasses.fields(kind)]
 
 
 def reachable(*kinds: Any) -> set[type[Any]]:
@@ -52,22 +50,22 @@ def all_events() -> set[type[Any]]:
 def test_every_record_that_a_state_can_hold_has_a_name() -> None:
     reached = reachable(Stream, TrainedModel, BufferedInstance, Evidence, Decision, *all_events())
     assert len(reached) > 40
-    others = {  # in another form, or derived
-        *("RecentInstances", "SubclassHistory", "SubclassMember", "Densities", "StudentTerms", "WindowDensities"),
-    }
+    others = {"RecentInstances", "Densities", "StudentTerms", "WindowDensities"}  # in another form, or derived
     lacking = sorted(name for kind in reached if (name := kind.__qualname__) not in others and kind not in BY_TYPE)
     assert others <= {kind.__qualname__ for kind in reached}
-    assert not lacking, f"{', '.join(lacking)}: in a state, but not in archive/records.table; {WHAT_TO_DO}"
+    assert not lacking, f"{', '.join(lacking)}: in a state, but not in archives; {WHAT_TO_DO}"
     assert {RECORDS[name].type for name in EVENTS} == all_events()
 
 
-def test_the_fields_of_a_record_are_those_of_the_table() -> None:
-    for name, entry in RECORDS.items():
-        if entry.to is None:  # field by field, not by a function of its own
-            now = fields_of(entry.type)
-            lacking = [field for field in now if field not in entry.rules]
-            assert not lacking, f"{name} has {', '.join(lacking)}, which archive/records.table has not; {WHAT_TO_DO}"
-            assert list(entry.rules) == now, f"{name}: archives have fields in the order of the table"
+def test_names_of_records_and_fields_are_permanent() -> None:
+    """A type or a field in memory can have another name (``IN_MEMORY``); fields keep their order."""
+    now = [" ".join((name, *RECORDS[name].rules)) for name in sorted(RECORDS)]
+    assert now == (Path(__file__).parent / "fields.txt").read_text().splitlines(), WHAT_TO_DO
+
+
+def test_a_field_without_a_rule_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"ndarray.* has no rule, see 'A record or a field more'"):
+        rule_of(tuple[np.ndarray, ...], str)
 
 
 def test_there_is_a_step_from_every_version() -> None:

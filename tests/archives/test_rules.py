@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.archive import rules
-from stream_osr.archive.record import RefusedValue
+from stream_osr.support import rules
+from stream_osr.support.rules import RecordForm, RefusedValue
 
+CHECKED = RecordForm("Known", {})
+CHECKED.sizes = {"J": (2, "Known.seated")}
 ACCEPTED = {
     "whole": (rules.whole(0, 5), 3),
     "number": (rules.number(0.0), 0.5),
@@ -22,6 +24,7 @@ ACCEPTED = {
     "tuple": (rules.tuple_of(rules.flag, rules.whole()), (True, 2)),
     "fields": (rules.fields({"more": rules.flag}, a=rules.whole()), {"a": 1}),
     "array": (rules.array("f", "n", low=0.0, allowed=("nan",)), np.array([0.5, np.nan])),
+    "length": (rules.every(rules.many(rules.label), rules.length("2"), rules.distinct), ("a", "b")),
     "empty array": (rules.array("i", "n"), np.zeros(0, np.int64)),
 }
 REFUSED = {
@@ -49,6 +52,10 @@ REFUSED = {
     "number below": (rules.array("f", "n", low=0.0), np.array([1.0, -2.0]), "place[1]"),
     "missing number": (rules.array("f", "n"), np.array([np.nan]), "finite numbers"),
     "sizes that differ": (rules.array("f", "n", "n"), np.zeros((2, 3)), "2 (place has 2)"),
+    "second rule": (rules.every(rules.whole(), rules.whole(0, 5)), 7, "a whole number from 0 to 5"),
+    "other length": (rules.length("2"), ("a",), "2 (always)"),
+    "record without a size": (rules.sizes("K"), CHECKED, "no field defines the size K"),
+    "record of another size": (rules.sizes(J="3"), CHECKED, "3 (always)"),
     "text for record": (rules.record("Dishes"), "x", "a record Dishes"),
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter
-from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files import MemorySink, open_sink, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import FileRun, Sinks
 from tests.blobs import around, fitted, fitted_once, learn_all, stream_part, training_part
@@ -111,3 +111,76 @@ def unlike() -> OpenSetRecognizer:
     learn_all(model, [({"a": x["a"], "c": x["b"]}, label) for x, label in training_part(40)])
     model.freeze()
     return model
+
+
+def test_results_after_the_checkpoint_are_not_replaced_by_those_of_another_model(tmp_path: Path) -> None:
+    """The last run was killed. It continues with its model, and then with another one."""
+    fitted_once(**ARGUMENTS).save(tmp_path / "model.osr")
+    table(tmp_path / "in.csv", 300)
+    given = (*RUN, "--key", "id", "-o", "out.jsonl")
+    assert call(*given, cwd=tmp_path).returncode == 0
+    with (tmp_path / "out.jsonl").open("a") as file:
+        file.write('{"key": 300}\n')
+    first = (tmp_path / "model.osr").read_bytes()
+    fitted_once(60, **ARGUMENTS).save(tmp_path / "model.osr")
+    carry = (*given, "--resume", "--on-model-change", "carry")
+    refused = call(*carry, cwd=tmp_path)
+    assert "out.jsonl has decisions after the checkpoint" in refused.stderr
+    later = (tmp_path / "model.osr").read_bytes()
+    (tmp_path / "model.osr").write_bytes(first)
+    assert call(*carry, cwd=tmp_path).returncode == 0
+    (tmp_path / "model.osr").write_bytes(later)
+    assert call(*carry, cwd=tmp_path).returncode == 0
+
+
+def test_omitted_options_stay_and_a_delay_may_end(tmp_path: Path) -> None:
+    """With contributions, which a delay excludes."""
+    first = {**ARGUMENTS, "decision_delay": 20, "min_probability": 0.5, "half_life": 80.0}
+    fitted_once(**first).save(tmp_path / "model.osr")
+    table(tmp_path / "in.csv", 300)
+    given = (*RUN, "--key", "id", "-o", "out.jsonl")
+    assert call(*given, cwd=tmp_path).returncode == 0
+    fitted_once(60, **ARGUMENTS).save(tmp_path / "model.osr")
+    table(tmp_path / "in.csv", 400)
+    more = ("--resume", "--on-model-change", "carry", "--decision-delay", "0", "--contributions", "1")
+    carried = call(*given, *more, cwd=tmp_path)
+    assert carried.returncode == 0, carried.stderr
+    arguments = load_checkpoint(tmp_path / "out.jsonl.checkpoint").model.arguments
+    assert (arguments["min_probability"], arguments["half_life"], arguments["decision_delay"]) == (0.5, 80.0, 0)
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert ["contributions" in each for each in lines] == 300 * [False] + 100 * [True]
+
+
+def test_a_late_label_of_a_stored_key_does_not_prevent_the_change(tmp_path: Path) -> None:
+    rows = [f"{i},{x['a']},{x['b']},pump,{'left' if i == 32 else ''}" for i, (x, _) in enumerate(stream_part(60))]
+    (tmp_path / "in.csv").write_text("\n".join(["id,a,b,device,y", *rows[:33]]) + "\n")
+    fitted_once(**ARGUMENTS).save(tmp_path / "model.osr")
+    given = (*RUN, "--key", "id", "--by", "device", "--label", "y", "--features", "a,b", "-o", "out.jsonl")
+    assert call(*given, cwd=tmp_path).returncode == 0
+    fitted_once(60, **ARGUMENTS).save(tmp_path / "model.osr")
+    (tmp_path / "in.csv").write_text("\n".join(["id,a,b,device,y", *rows]) + "\n")
+    carried = call(*given, "--resume", "--on-model-change", "carry", cwd=tmp_path)
+    assert carried.returncode == 0, carried.stderr
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 59
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "id")])
+def test_contributions_of_delayed_decisions_are_refused_at_the_start(tmp_path: Path, by: tuple[str, ...]) -> None:
+    fitted_once(**{**ARGUMENTS, "decision_delay": 20}).save(tmp_path / "model.osr")
+    table(tmp_path / "in.csv", 10)
+    refused = call(*RUN, "-o", "out.jsonl", "--contributions", "2", *by, cwd=tmp_path)
+    assert "contributions need decision_delay=0" in refused.stderr
+    assert not (tmp_path / "out.jsonl.checkpoint").exists()
+
+
+def test_decisions_without_computable_contributions_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(self: OpenSetRecognizer, X: Any, *, top: int | None = None) -> Any:
+        raise FloatingPointError("no numbers")
+
+    monkeypatch.setattr(OpenSetRecognizer, "contributions_many", fail)
+    table(tmp_path / "in.csv", 64)
+    out = MemorySink()
+    with open_source(tmp_path / "in.csv", key="id") as source:
+        run(fitted_once(**ARGUMENTS), source, Sinks(out), contributions=1)
+    assert len(out.records) == 64
+    assert not any("contributions" in each for each in out.records)

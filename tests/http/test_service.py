@@ -134,6 +134,10 @@ HOSTILE: tuple[tuple[int, str, str, bytes | str, dict[str, str]], ...] = (
     (422, "POST", "/v1/instances", "[]", JSON),
     (422, "POST", "/v1/instances", '{"key": "x", "features": {"a": 1, "b": 2}, "mood": "left"}', JSON),
     (422, "POST", "/v1/instances", '{"features": {"a": 1, "b": 2}}', JSON),
+    (422, "POST", "/v1/instances", '{"key": "y", "features": {"a": "abc", "b": 2}, "label": "left"}', JSON),
+    (422, "POST", "/v1/instances", '{"key": "y", "features": {"a": 1, "b": 2}, "label": "unknown"}', JSON),
+    (422, "POST", "/v1/instances", json.dumps({"key": "y", "features": {"a": 1, "b": 2}, "label": 2**70}), JSON),
+    (422, "POST", "/v1/instances", json.dumps({"key": "y", "features": {"a": 1, "b": 2}, "label": 9999 * "l"}), JSON),
     (422, "POST", "/v1/instances", '{"key": true, "features": {"a": 1, "b": 2}}', JSON),
     (422, "POST", "/v1/instances", '{"key": 1e300, "features": {"a": 1, "b": 2}}', JSON),
     (422, "POST", "/v1/instances", json.dumps({"key": "k" * 5000, "features": {"a": 1, "b": 2}}), JSON),
@@ -333,7 +337,10 @@ def test_each_key_has_a_stream(tmp_path: Path) -> None:
             assert time.monotonic() < until
             time.sleep(0.05)
         assert command["outcome"] == "done", command
-        assert "stream_osr_keys 2" in client.get("/metrics").text
+        counts = client.get("/metrics").text
+        assert "stream_osr_keys 2" in counts
+        assert "stream_osr_labelled_total 1" in counts
+        assert "stream_osr_pending 15" in counts
         described = client.get("/openapi.json").json()["components"]["schemas"]
         assert "device" in described["Instance"]["required"]
         assert "by" in described["Decision"]["properties"]

@@ -13,8 +13,8 @@ from stream_osr import OpenSetRecognizer, errors
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.archive.recognizers import content_of, restored
-from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import ConnectorError, InUse, PersistenceError
+from stream_osr.support.rules import anything, fields, many, mapping, maybe, text, whole
 
 from ..base import Position
 from ..commands.command import Command, CommandReceipt, CommandResult

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stream_osr import Decision, Keyed, OpenSetRecognizer
-from stream_osr.archive.rules import array, fields, many, text
 from stream_osr.errors import InvalidInstance, InvalidParameter
 from stream_osr.key_streams import COLUMNS
 from stream_osr.printable_text import brief
 from stream_osr.stream.contributions import Contributions
 from stream_osr.support import limits
+from stream_osr.support.rules import array, fields, many, text
 from stream_osr.support.state_store import FolderStore
 
 from ..base import Record

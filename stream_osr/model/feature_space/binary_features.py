@@ -8,11 +8,12 @@ values by the numbers in the columns. In the input the columns stay numbers.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.jit import Array, borrowing_kernel
+from stream_osr.support import rules
 
 LEAST_ROWS, LEAST_OF_VALUE = 20, 2
 """Least number of training instances, and least count of the rarer value. With fewer, two values may be chance."""
@@ -39,11 +40,11 @@ class BinaryFeatures(NamedTuple):
         Bounds of each member for each value, category by category.
     """
 
-    members: Array
-    spans: Array
-    sizes: Array
-    low: Array
-    high: Array
+    members: Annotated[Array, rules.array("i", "*", low=0), rules.distinct]
+    spans: Annotated[Array, rules.array("i", "s", low=1, high=1000000)]
+    sizes: Annotated[Array, rules.array("i", "s", low=1, high=1000000)]
+    low: Annotated[Array, rules.array("f", "*", low=-1e101, high=1e101)]
+    high: Annotated[Array, rules.array("f", "*", low=-1e101, high=1e101)]
 
 
 NO_BINARY_FEATURES = BinaryFeatures(*np.zeros((3, 0), np.int64), *np.zeros((2, 0)))

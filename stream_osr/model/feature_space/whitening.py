@@ -5,7 +5,7 @@ Whitened rows begin with the places of the categories. The numeric features foll
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -17,6 +17,7 @@ from stream_osr.model.feature_space.subspace import Directions, Plan, follow, is
 from stream_osr.model.feature_space.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.prior import NO_COLUMN
+from stream_osr.support import rules
 
 RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
@@ -63,17 +64,17 @@ class Whitening(NamedTuple):
         there and counts as missing.
     """
 
-    fill: Array
-    center: Array
-    forward: Array
-    backward: Array
-    constant: Array
-    variance_left: float
-    columns: Array = NO_COLUMN
-    places: Array = NO_COLUMN
+    fill: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100)]
+    center: Annotated[Array, rules.array("f", "p", low=-1e100, high=1e100)]
+    forward: Annotated[Array, rules.array("f", "p", "d")]
+    backward: Annotated[Array, rules.array("f", "d", "p")]
+    constant: Annotated[Array, rules.array("b", "p")]
+    variance_left: rules.Share
+    columns: Annotated[Array, rules.array("i", "*", low=0), rules.distinct, rules.some] = NO_COLUMN
+    places: Annotated[Array, rules.array("i", "*", low=2)] = NO_COLUMN
     binary_features: BinaryFeatures = NO_BINARY_FEATURES
     yeo_johnson: YeoJohnson = NO_YEO_JOHNSON
-    open: Array = NO_COLUMN
+    open: Annotated[Array, rules.array("i", "*", low=0), rules.distinct, rules.ascending, rules.some] = NO_COLUMN
 
 
 NO_WHITENING = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)

@@ -13,12 +13,13 @@ stay alike, and classes of different width do not cause a transform.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from stream_osr.model.feature_space.subspace import ROUNDING, alike, in_units
 from stream_osr.model.jit import Array, borrowing_kernel
+from stream_osr.support import rules
 
 POWERS = np.linspace(0.0, 2.0, 9)
 """Powers to try. The middle one changes nothing."""
@@ -52,10 +53,10 @@ class YeoJohnson(NamedTuple):
         The power of each, between 0 and 2, shape (m,).
     """
 
-    columns: Array
-    middle: Array
-    unit: Array
-    power: Array
+    columns: Annotated[Array, rules.array("i", "m", low=0), rules.distinct, rules.ascending]
+    middle: Annotated[Array, rules.array("f", "m", low=-1e100, high=1e100)]
+    unit: Annotated[Array, rules.array("f", "m", low=rules.ABOVE_0, high=1e100)]
+    power: Annotated[Array, rules.array("f", "m", low=0.0, high=2.0)]
 
 
 NO_YEO_JOHNSON = YeoJohnson(np.zeros(0, np.int64), *np.zeros((3, 0)))

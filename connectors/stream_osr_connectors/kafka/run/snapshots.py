@@ -18,8 +18,8 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.checks import recognizer
 from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
 from stream_osr.archive.recognizers import content_of, restored
-from stream_osr.archive.rules import Scope, fields, whole
 from stream_osr.errors import PersistenceError
+from stream_osr.support.rules import Scope, fields, whole
 
 from ..log import Seldom
 from ..places import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from stream_osr.archive.rules import Scope, many, maybe, text, tuple_of, whole
+from stream_osr.support.rules import Scope, many, maybe, text, tuple_of, whole
 
 from ..places import Place
 from ..wire.messages import Received

@@ -1,24 +1,70 @@
-"""Rules for the fields of records, and their checks.
+"""Rules for the fields of records: what an archive may hold. Records declare them beside the types of their fields.
 
 A rule is a function of a value, the name of the place, and the known sizes by their letters (``K`` dishes, ``J``
 classes). It raises `RefusedValue`. The first field of a record with a letter defines its size, and the others must
-agree. ``records.table`` has the names, fields, rules, and relations between the fields.
+agree. Rules are metadata of ``Annotated`` types (:mod:`stream_osr.archive.declared`).
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.resources import files
-from types import CodeType, MappingProxyType
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from stream_osr.archive.record import RecordForm, RefusedValue
-from stream_osr.model.jit import Array
 from stream_osr.printable_text import brief, typed
+
+Array = np.ndarray
+
+
+class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
+    """Value that no valid archive contains.
+
+    Parameters
+    ----------
+    where
+        Record and field, or another name of the place.
+    found
+        Value that was found.
+    expected
+        Value that is expected.
+    """
+
+    def __init__(self, where: str, found: str, expected: str) -> None:
+        super().__init__(f"{where} is {found}; expected {expected}")
+
+
+class RecordForm:
+    """Record as it is written.
+
+    Attributes
+    ----------
+    name
+        Stable name.
+    sizes
+        Sizes that others must agree with, by their letters, once the record has been checked.
+    """
+
+    __slots__ = ("__dict__", "name", "sizes")
+
+    def __init__(self, name: str, values: dict[str, Any]) -> None:
+        self.name = name
+        self.__dict__ = values
+        self.sizes: Scope | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Fields by name. Those with another name than an attribute above are attributes, too."""
+        return self.__dict__
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def each(holds: Array, values: Array, where: str, expected: str) -> None:
@@ -46,12 +92,18 @@ def need(holds: Any, where: str, found: object, expected: str) -> None:
         raise RefusedValue(where, str(found), expected)
 
 
-def some(values: Sequence[Any] | Array, where: str) -> None:
+Scope = dict[str, tuple[int, str]]
+"""Sizes, with the fields that define them."""
+
+Rule = Callable[[Any, str, Scope], None]
+
+
+def some(values: Sequence[Any] | Array, where: str, scope: Scope) -> None:
     """Refuse an empty value."""
     need(len(values), where, "empty", "one at least")
 
 
-def distinct(values: Sequence[Any] | Array, where: str) -> None:
+def distinct(values: Sequence[Any] | Array, where: str, scope: Scope) -> None:
     """Refuse repeated values."""
     seen: set[Any] = set()
     for value in values.tolist() if isinstance(values, Array) else values:
@@ -59,20 +111,15 @@ def distinct(values: Sequence[Any] | Array, where: str) -> None:
         seen.add(value)
 
 
-def ascending(values: Array, where: str) -> None:
+def ascending(values: Array, where: str, scope: Scope) -> None:
     """Refuse values that do not ascend within each row."""
     need((values[..., 1:] >= values[..., :-1]).all(), where, "not ascending", "ascending values")
 
 
-def counted(values: Array, where: str) -> None:
+def counted(values: Array, where: str, scope: Scope) -> None:
     """Refuse values that are no whole numbers."""
     each(values == np.rint(values), values, where, "a count")
 
-
-Scope = dict[str, tuple[int, str]]
-"""Sizes, with the fields that define them."""
-
-Rule = Callable[[Any, str, Scope], None]
 
 _TYPES = {"f": "float64", "i": "int64", "u": "uint64", "b": "bool"}
 _GAPS: dict[str, Callable[[Array], Array]] = {"-inf": np.isneginf, "nan": np.isnan}
@@ -141,13 +188,11 @@ def array(
         if low <= least and most <= top and math.isfinite(least) and math.isfinite(most):
             return  # a missing value would be the least and the largest one
         fits = (value >= low) & (value <= top)
-        if kind == "f":
-            fits &= np.isfinite(value)
-            for gap in allowed:
-                fits |= _GAPS[gap](value)
-        if not fits.all():
-            reason = f" ({whose} has {size})" if below else ""
-            each(fits, value, where, _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason)
+        fits &= np.isfinite(value)
+        for gap in allowed:
+            fits |= _GAPS[gap](value)
+        reason = f" ({whose} has {size})" if below else ""
+        each(fits, value, where, _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason)
 
     return rule
 
@@ -225,14 +270,14 @@ def anything(value: Any, where: str, scope: Scope) -> None:
     """Accept any value. Its records have been checked separately."""
 
 
-def also(check: Callable[[Any, str], None], rule: Rule) -> Rule:
-    """Expect a value that meets a rule, and then a check of the whole."""
+def every(*rules: Rule) -> Rule:
+    """Expect a value that meets all rules, one after the other."""
 
-    def both(value: Any, where: str, scope: Scope) -> None:
-        rule(value, where, scope)
-        check(value, where)
+    def rule(value: Any, where: str, scope: Scope) -> None:
+        for one in rules:
+            one(value, where, scope)
 
-    return both
+    return rules[0] if len(rules) == 1 else rule
 
 
 def maybe(rule: Rule) -> Rule:
@@ -308,126 +353,53 @@ def tuple_of(*rules: Rule) -> Rule:
     return rule
 
 
-def record(name: str | Collection[str], *letters: str) -> Rule:
-    """Expect a record with one of several names. Its sizes have the given letters."""
-    names = [name] if isinstance(name, str) else list(name)
+def length(letter: str) -> Rule:
+    """Expect as many values as the size of a letter."""
+
+    def rule(value: Any, where: str, scope: Scope) -> None:
+        agree(len(value), letter, where, scope)
+
+    return rule
+
+
+def record(*names: str) -> Rule:
+    """Expect a record with one of several names."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, RecordForm) or value.name not in names:
             found = value.name if isinstance(value, RecordForm) else typed(value)
             raise RefusedValue(where, found, f"a record {' or '.join(names)}")
-        assert value.sizes is not None
-        for letter, size in zip(letters, value.sizes, strict=bool(letters)):
-            agree(size, letter, where, scope)
 
     return rule
 
 
-_WORD = re.compile(r"[a-zA-Z*0-9+|]+")
-_PLAIN = {"label": label, "plain": plain, "flag": flag, "anything": anything}
-_ALSO = {"some": some, "distinct": distinct, "ascending": ascending, "counted": counted}
+def sizes(same: str = "", **others: str) -> Rule:
+    """Expect a record whose sizes agree with those of the record around it.
 
-
-class RecordSpec(NamedTuple):
-    """Specification of a record: letters of the sizes that others must agree with, and fields in their order.
-
-    Attributes
+    Parameters
     ----------
-    module
-        Module of the type.
-    letters
-        Letters of the sizes.
-    rules
-        Rule for each field.
-    relations
-        Relations between fields: compiled expressions, whose file name is their text.
-    optional
-        Fields that are not written if they are None.
+    same
+        Letters of sizes that both records name alike, separated by spaces.
+    others
+        Letters around the record, by the letters within.
     """
+    pairs = {**{letter: letter for letter in same.split()}, **others}
 
-    module: str
-    letters: list[str]
-    rules: dict[str, Rule]
-    relations: list[CodeType]
-    optional: set[str]
+    def rule(value: Any, where: str, scope: Scope) -> None:
+        for letter, around in pairs.items():
+            need(letter in value.sizes, value.name, f"empty: no field defines the size {letter}", "a field that does")
+            agree(value.sizes[letter][0], around, where, scope)
 
-
-def read_table() -> dict[str, RecordSpec]:
-    """Read the table of records."""
-    rows, module = dict[str, RecordSpec](), ""
-    for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
-        if not line or line.startswith("#"):
-            continue
-        if not line.startswith(" "):
-            name, *letters = line.split()
-            if name == "in":
-                (module,) = letters
-            else:
-                row = rows[name] = RecordSpec(module, letters, {}, [], set())
-            continue
-        name, rest = line.split(None, 1)
-        if name == ":":
-            row.relations.append(compile(rest, rest, "eval"))
-            continue
-        words, optional = rest.split(), name.endswith("?")
-        name = name.removesuffix("?")
-        row.rules[name] = maybe(_rule(words)) if optional else _rule(words)
-        row.optional.update([name] if optional else ())
-        if words:
-            raise ValueError(f"records.table: {line.strip()}: what is {words[0]}?")
-    return rows
+    return rule
 
 
-def _rule(words: list[str]) -> Rule:
-    """Read a rule from the front of a list of words."""
-    word = words.pop(0)
-    if word == "maybe":
-        return maybe(_rule(words))
-    if word in _ALSO:
-        return also(_ALSO[word], _rule(words))
-    if word in ("tuple", "list"):
-        letter = words.pop(0) if words[0] != "of" else "*"
-        words.pop(0)
-        return many(_rule(words), letter, of=tuple if word == "tuple" else list)
-    if word == "map":
-        key = _rule(words)
-        words.pop(0)
-        return mapping(key, _rule(words))
-    if word in _PLAIN:
-        return _PLAIN[word]
-    if word == "text":
-        return text(*words.pop(0).split("|") if words and "|" in words[0] else ())
-    letters = _letters(words)
-    if word[0].isupper():
-        return record(word.split("|"), *letters)
-    low, high = _bounds(words)
-    if word == "whole":
-        least, most = (-(1 << 62) if low == -math.inf else int(low)), ((1 << 62) if high == math.inf else int(high))
-        return whole(least, most, *letters)
-    if word in ("number", "any-number"):
-        return (number if word == "number" else any_number)(low, high)
-    if word not in "fiub":
-        raise ValueError(f"records.table: what is {word}?")
-    below = words.pop(0) if words[:1] == ["below"] and words.pop(0) else ""
-    allowed = {words.pop(0) for _ in range(len(words)) if words and words[0] in ("-inf", "nan")}
-    return array(word, *letters, low=low, high=high, below=below, allowed=allowed)
-
-
-def _letters(words: list[str]) -> list[str]:
-    out = []
-    while words and _WORD.fullmatch(words[0]) and words[0] not in ("to", "below", "nan") and words[1:2] != [".."]:
-        out.append(words.pop(0))
-    return out
-
-
-def _bounds(words: list[str]) -> tuple[float, float]:
-    low, high = -math.inf, math.inf
-    if words[1:2] == [".."]:
-        low, _, high = float(words.pop(0)), words.pop(0), float(words.pop(0))
-    while words and words[0] in (">", ">=", "<="):
-        sign, bound = words.pop(0), float(words.pop(0))
-        if sign == "<=":
-            high = bound
-        else:
-            low = bound if sign == ">=" else math.nextafter(bound, math.inf)
-    return low, high
+ABOVE_0 = math.nextafter(0.0, math.inf)
+"""The least number above 0."""
+LARGEST = 1 << 62
+"""Largest whole number in a record."""
+Count = Annotated[int, whole(0, LARGEST)]
+Position = Annotated[int, whole(-1, LARGEST)]
+"""Position from 0, or -1: there is none."""
+Share = Annotated[float, number(0.0, 1.0)]
+NonNegative = Annotated[float, number(0.0)]
+AnyNumber = Annotated[float, any_number()]
