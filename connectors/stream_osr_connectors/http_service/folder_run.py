@@ -55,7 +55,7 @@ class FolderRun(Thread):
     segment_bytes
         As for :class:`.journal.InstanceJournal`.
     by
-        Field of an instance with the key of its stream, or ``None``. Each key has its own recognizer.
+        Field with the key of the stream, or ``None``. Each key has its own recognizer.
     contributions
         Number of features whose contributions each decision has, or ``None``.
     carries
