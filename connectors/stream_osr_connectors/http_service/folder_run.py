@@ -8,9 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -224,9 +224,8 @@ class FolderRun(Thread):
 
     def _between_records(self) -> bool:
         """Flush new output every ``FLUSH_SECONDS``. Return whether the run is to end."""
-        with suppress(Empty):
-            while True:
-                self._questions.get_nowait()()
+        while not self._questions.empty():  # only this thread takes from it
+            self._questions.get()()
         totals, now = self.totals, time.monotonic()
         written = totals["decided"] + totals["events"] + totals["set_aside"]
         if written != self._visible and now >= self._flush_at:
