@@ -25,6 +25,7 @@ from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
 from benchmarks.kafka.processor import Meter, Split
 from benchmarks.written import table
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.engine import DecidedRecord
 from stream_osr_connectors.kafka.client.consumers import GroupConsumer
 from stream_osr_connectors.kafka.client.errors import quieten
 from stream_osr_connectors.kafka.client.interface import Offset
@@ -176,7 +177,9 @@ def decision_of_usual_size(
     model.close_batch()
     publisher = Publisher(settings, model.trained.fingerprint, 1 << 20)
     origin = RecordOrigin(100_000, 1_700_000_000_000, None, ())
-    made = publisher.decisions(Place(settings.input, 0), [(origin, decision) for decision in model.drain()])
+    made = publisher.decisions(
+        Place(settings.input, 0), [DecidedRecord(origin, decision) for decision in model.drain()]
+    )
     usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]
     return usual.value or b"", list(usual.headers)
 
