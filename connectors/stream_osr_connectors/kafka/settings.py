@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, YamlConfigSettin
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from stream_osr.errors import ConnectorError
+from stream_osr.printable_text import brief
 from stream_osr_connectors.values import LabelType
 
 from .settings_errors import PREFIX, check_file, explained, read_secret
@@ -190,9 +192,8 @@ class ServiceSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values = {name: _plain(name, value) for name, value in values.items()}
         topic = values.get("input")
-        if isinstance(topic, list | tuple):
-            topic = ",".join(map(str, topic))
         if isinstance(topic, str):
             topics = [name.strip() for name in topic.split(",") if name.strip()]
             values = {**values, "input": ",".join(topics)}
@@ -232,6 +233,7 @@ class ServiceSettings(BaseSettings):
             raise ValueError(f"stop, {self.stop}, is not after start, {self.start}: no record lies between them")
         if self.state_topic is not None and self.state_url is not None:
             raise ValueError("state_topic and state_url are both given: give one of them")
+        self._check_names()
         if ":/" in str(self.state):
             raise ValueError(f"state is {str(self.state)!r}, which is no folder: give a URL as state_url")
         if self.transaction_timeout < self.transaction_deadline:
@@ -241,7 +243,10 @@ class ServiceSettings(BaseSettings):
                 "Increase transaction_timeout"
             )
         if self.label is not None and self.label in (self.features or ()):
-            raise ValueError(f"{self.label!r} is both the label and a feature, so the features contain the answer")
+            raise ValueError(
+                f"{self.label!r} is both the label and a feature, so the features contain the answer. Set features "
+                "without it"
+            )
         if self.by is not None and self.subclasses is not None:
             raise ValueError(
                 "by and subclasses are both given: `stream-osr reconcile` cannot join keys. Give one of them"
@@ -253,6 +258,26 @@ class ServiceSettings(BaseSettings):
         if self.sasl_password is not None and self.sasl_password_file is not None:
             raise ValueError("sasl_password and sasl_password_file are both given: give one of them")
         return self
+
+    def _check_names(self) -> None:
+        """Check names of topics, brokers, fields and features."""
+        for role, topics in self.topics.items():
+            for topic in self.inputs if role == "input" else () if topics is None else (topics,):
+                if not _TOPIC.fullmatch(topic):
+                    raise ValueError(
+                        f"{role} is {brief(topic)}, which cannot be the name of a topic. Set {role} to at most 249 "
+                        "letters, digits, dots, underscores and hyphens"
+                    )
+        for address in self.brokers.split(","):
+            if not _ADDRESS.fullmatch(address.strip()):
+                raise ValueError(f"brokers is {brief(self.brokers)}, expected host:port, separated by commas")
+        for name in ("key", "time", "label"):
+            if getattr(self, name) == "":
+                raise ValueError(f"{name} is empty: give the name of a field, or leave it out")
+        if self.features is not None and len({*self.features} - {""}) < max(1, len(self.features)):
+            raise ValueError(f"features is {brief(','.join(self.features))}, expected names, each of them once")
+        if self.state_url is not None and "://" not in self.state_url:
+            raise ValueError(f"state_url is {brief(self.state_url)}, expected a URL such as s3://bucket/states")
 
     def _check_login(self) -> None:
         """Check that all settings of the SASL mechanism are present."""
@@ -299,6 +324,21 @@ class ServiceSettings(BaseSettings):
         if self.sasl_password_file is None:
             return self.sasl_password
         return SecretStr(read_secret("sasl_password_file", self.sasl_password_file).rstrip("\r\n"))
+
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,:]+)(:\d{1,5})?")
+
+
+def _plain(name: str, value: object) -> object:
+    """Return a value of a file as text where YAML has another type: a list of addresses or topics, or a date."""
+    if isinstance(value, bool) and name != "tls_check_hostname":
+        raise ValueError(f"{name} is {str(value).lower()}. Put it in quotes if it is text, or give a number")
+    if name in ("brokers", "input") and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if name in ("start", "stop") and isinstance(value, date):
+        return value.isoformat()
+    return value
 
 
 def milliseconds(text: str) -> int:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from stream_osr.errors import InvalidParameter
+from stream_osr.printable_text import brief
 
 PREFIX = "STREAM_OSR_"
 
@@ -18,12 +19,15 @@ _OTHERS = re.compile(PREFIX + r"(DATA|TOKENS|SERVICE_(HOST|PORT).*|PORT(_\d+_.*)
 """Variables with the prefix that are not settings: those of the benchmarks, the tokens of `stream-osr watch`, and
 variables that Kubernetes sets for a service with the name stream-osr."""
 
+SECRETS = ("sasl_password", "tls_key_password")
+"""Settings whose values are never shown."""
+
 _HELP = "`stream-osr serve --help` lists them"
 
 
 def explained(error: ValidationError, known: Collection[str]) -> InvalidParameter:
     """Return an error for all missing settings, or for the first wrong one, with the possible sources."""
-    errors = error.errors(include_input=False)
+    errors = error.errors()
     if missing := [".".join(map(str, each["loc"])) for each in errors if each["type"] == "missing"]:
         named = f"setting {missing[0]}: it is" if len(missing) == 1 else f"settings {', '.join(missing)}: they are"
         return InvalidParameter(
@@ -35,11 +39,36 @@ def explained(error: ValidationError, known: Collection[str]) -> InvalidParamete
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = f"there is no such setting: {_meant(name, known, str)}"
+    elif (expected := _expected(first["type"], first.get("ctx", {}))) is not None:
+        shown = "" if first["loc"][0] in SECRETS else f"found {brief(first['input'])}, "
+        message = f"{shown}expected {expected}"
     return InvalidParameter(f"setting {name}: {message}" if name else message)
 
 
+_EXPECTED = {
+    "string_type": "text. Put it in quotes",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "names, separated by commas",
+    "int_parsing int_type int_from_float": "a whole number",
+    "float_parsing float_type": "a number, without a unit",
+    "finite_number": "a finite number",
+    "path_type": "a path. Put it in quotes",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number greater than or equal to {ge:g}",
+    "less_than_equal": "a number less than or equal to {le:g}",
+    "literal_error": "{expected}",
+}
+"""What is expected, by the types of errors of pydantic."""
+
+
+def _expected(kind: str, context: Mapping[str, object]) -> str | None:
+    return next((text.format(**context) for kinds, text in _EXPECTED.items() if kind in kinds.split()), None)
+
+
 def check_file(config: Path) -> None:
-    """Reject a file that is not a mapping. Otherwise an empty list would count as a file without settings.
+    """Reject a file that is not a mapping, or has a setting twice.
+
+    An empty list would count as a file without settings, and the last one of two would win.
 
     Raises
     ------
@@ -47,7 +76,8 @@ def check_file(config: Path) -> None:
         Naming the file.
     """
     try:
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
+        text = config.read_text(encoding="utf-8")
+        content, node = yaml.safe_load(text), yaml.compose(text)
     except OSError as error:
         raise InvalidParameter(f"cannot read {config}: {error.strerror}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
@@ -56,6 +86,13 @@ def check_file(config: Path) -> None:
         raise InvalidParameter(f"{config} is not YAML{line}: it needs lines like `input: sensors`") from None
     if not isinstance(content, dict):
         raise InvalidParameter(f"{config} has no settings: it needs lines like `input: sensors`")
+    lines: dict[str, int] = {}
+    for key, _ in () if node is None else node.value:
+        line = key.start_mark.line + 1
+        if (other := lines.setdefault(str(key.value).lower(), line)) != line:
+            raise InvalidParameter(
+                f"{config} has the setting {key.value} in line {other} and again in line {line}. Keep one of them"
+            )
 
 
 def read_secret(name: str, path: Path) -> str:

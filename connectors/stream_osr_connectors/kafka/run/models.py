@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import WITHOUT_END, archived, grouped
 from stream_osr.errors import InvalidParameter, PersistenceError, StreamOSRError
+from stream_osr.printable_text import brief
 from stream_osr.support.atomic import flush_folder
 
 from ...engine import check_carries, check_contributions
@@ -99,6 +100,7 @@ class ModelFile(NamedTuple):
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
         check_contributions(settings.contributions, arguments["decision_delay"])
+        _check_fields(settings, loaded.trained)
         identity = identity_of(loaded.trained, arguments, settings.by)
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
@@ -233,6 +235,20 @@ class Journal(NamedTuple):
         """Return whether a model was added after the last occurrence of another one."""
         newest = {each: place for place, each in enumerate(self.read())}
         return than in newest and newest.get(identity, -1) > newest[than]
+
+
+def _check_fields(settings: ServiceSettings, trained: TrainedModel) -> None:
+    """Refuse settings of fields that do not fit to the model, because each record would become a dead letter."""
+    names = [str(name) for name in trained.names]
+    if settings.label in names:
+        raise InvalidParameter(f"label is {brief(settings.label)}, which is a feature of {settings.model}")
+    given = settings.features
+    lacking = [] if given is None else [name for name in names if not {name, name.partition("[")[0]} & {*given}]
+    if lacking:
+        raise InvalidParameter(
+            f"features lacks {', '.join(map(brief, lacking[:10]))}{', ...' * (len(lacking) > 10)}, which "
+            f"{settings.model} needs. Leave features out: the default is the features of the model"
+        )
 
 
 def _kept_at(folder: Path, identity: str) -> Path:
