@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ SILENCE_SECONDS = 20.0
 """Time without a record after which reading fails."""
 DIGEST = 16
 """Bytes of a digest at the beginning of a part, so that parts of different contents are not mixed."""
+REUSED_SECONDS = 5.0
+"""Time after its last use for which the consumer is used again. A new one takes some tenths of a second."""
 RECENT = 64 << 20
 """Bytes of states in memory between a list and the calls of `get`. Further states are read again."""
 
@@ -89,7 +92,8 @@ class TopicStore(StateStore):
     def __init__(self, settings: ServiceSettings, topic: str) -> None:
         self._settings, self._topic = settings, topic
         self._producer: PlainProducer | None = None
-        self._follower: TopicFollower | None = None  # reads single states
+        self._follower: TopicFollower | None = None
+        self._followed = -math.inf  # when it was used last
         self._read: dict[int, int] = {}  # next offset of each partition
         self._ends: dict[int, int] = {}  # largest known end of each partition
         self._parts: dict[StoredState, dict[int, Received]] = {}  # of states without a description
@@ -108,8 +112,7 @@ class TopicStore(StateStore):
             If the brokers do not answer.
         """
         self._recent.clear()
-        self._unfollow()
-        with closing(self._follow()) as follower:
+        with self._following() as follower:
             first, ends = follower.bounds()
             count = len(follower.places)
             wanted = None if positions is None else {position % count for position in positions}
@@ -192,11 +195,21 @@ class TopicStore(StateStore):
         if producer is not None:
             close(partial(producer.close, 1.0), CLOSE_SECONDS)
 
-    def _follow(self) -> TopicFollower:
+    @contextmanager
+    def _following(self) -> Iterator[TopicFollower]:
+        """Provide the consumer. It stays open for a short time: a worker reads its partitions one after another."""
+        if time.monotonic() - self._followed > REUSED_SECONDS:
+            self._unfollow()
         try:
-            return TopicFollower.of(self._settings, self._topic)
+            if self._follower is None:
+                self._follower = TopicFollower.of(self._settings, self._topic)
+            yield self._follower
         except NoTopicError as error:
             raise ConnectorError(f"state_topic: {error}. `stream-osr topics --create` creates it") from None
+        except ClientError:
+            self._unfollow()
+            raise
+        self._followed = time.monotonic()
 
     def _unfollow(self) -> None:
         follower, self._follower = self._follower, None
@@ -281,10 +294,9 @@ class TopicStore(StateStore):
         found = self._index.get(state)
         if found is None or state in self._recent:
             return self._recent.pop(state, None)
-        if self._follower is None:
-            self._follower = self._follow()
         place = Place(self._topic, found.partition)
-        records = {each.key: each for each in _records(self._follower, place, found.begin, found.end + 1)}
+        with self._following() as follower:
+            records = {each.key: each for each in _records(follower, place, found.begin, found.end + 1)}
         keys = self._keys(state, found.whole.parts, found.named)[:-1]
         return found.whole.join({at: records[key] for at, key in enumerate(keys) if key in records})
 
