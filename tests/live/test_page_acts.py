@@ -102,9 +102,12 @@ def test_a_moved_frame_is_accepted_and_rejected(page, server):
     sign_in(page)
     drawn(page, server.update(lambda state: state.update(frame="the stream differs from training in temp")))
     line = page.locator("#frame", has_text="differs from training in temp")
-    for name in ("Accept", "Reject"):
+    for number, name in enumerate(("Accept", "Reject"), start=1):
         line.get_by_role("button", name=name).click()
         page.locator("#said", has_text="done").wait_for()
+        for _ in range(200):  # the line may still be that of the first one
+            if len(server.requests) < number:
+                page.wait_for_timeout(20)
     assert server.requests == [{"action": "accept_frame"}, {"action": "reject_frame"}]
     drawn(page, server.update(lambda state: state["stream"].update(kind="kafka")))
     assert line.is_visible()
