@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stream_osr.awake import MEASURED_AGAIN, AwakeRecognizers
 from stream_osr.decision import Decision
 from stream_osr.discovery.event_base import Event
 from stream_osr.errors import InvalidParameter, PersistenceError
 from stream_osr.instances.times_and_keys import key_of, time_of
-from stream_osr.key_streams import KeyStream, as_columns, from_columns
+from stream_osr.keys.awake import MEASURED_AGAIN, AwakeRecognizers
+from stream_osr.keys.key_streams import KeyStream, as_columns, from_columns
 from stream_osr.parameters import Label
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream.state import BufferedInstance

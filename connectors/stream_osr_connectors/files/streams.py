@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr import Decision, Keyed, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidParameter
-from stream_osr.key_streams import COLUMNS
+from stream_osr.keys.key_streams import COLUMNS
 from stream_osr.printable_text import brief
 from stream_osr.stream.contributions import Contributions
 from stream_osr.support import limits

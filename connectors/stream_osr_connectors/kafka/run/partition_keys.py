@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.awake import MEASURED_AGAIN, arrays_of, size_of
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.keys.awake import MEASURED_AGAIN, arrays_of, size_of
 from stream_osr.printable_text import brief
 from stream_osr.support.limits import check_key
 from stream_osr.support.rules import array, fields, many, text

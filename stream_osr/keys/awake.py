@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr.errors import PersistenceError
-from stream_osr.key_streams import KeyStream, stored_name
+from stream_osr.keys.key_streams import KeyStream, stored_name
 from stream_osr.model.sampler import INSTANCES_PER_SLOT, SPARE
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.support.state_store import StateStore, StoredState
