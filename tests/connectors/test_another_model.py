@@ -15,6 +15,7 @@ from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr_connectors.files import MemorySink, open_sink, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import FileRun, Sinks
+from stream_osr_connectors.files.streams import keyed_of
 from tests.blobs import around, fitted, fitted_once, learn_all, stream_part, training_part
 from tests.file_runs import run
 from tests.processes import COMMAND
@@ -152,16 +153,24 @@ def test_omitted_options_stay_and_a_delay_may_end(tmp_path: Path) -> None:
 
 
 def test_a_late_label_of_a_stored_key_does_not_prevent_the_change(tmp_path: Path) -> None:
+    """The run was stopped, so that the label waits in the stored recognizer of the key."""
     rows = [f"{i},{x['a']},{x['b']},pump,{'left' if i == 32 else ''}" for i, (x, _) in enumerate(stream_part(60))]
-    (tmp_path / "in.csv").write_text("\n".join(["id,a,b,device,y", *rows[:33]]) + "\n")
-    fitted_once(**ARGUMENTS).save(tmp_path / "model.osr")
-    given = (*RUN, "--key", "id", "--by", "device", "--label", "y", "--features", "a,b", "-o", "out.jsonl")
-    assert call(*given, cwd=tmp_path).returncode == 0
-    fitted_once(60, **ARGUMENTS).save(tmp_path / "model.osr")
     (tmp_path / "in.csv").write_text("\n".join(["id,a,b,device,y", *rows]) + "\n")
-    carried = call(*given, "--resume", "--on-model-change", "carry", cwd=tmp_path)
-    assert carried.returncode == 0, carried.stderr
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 59
+    first, later, checkpoint, out = (
+        fitted_once(**ARGUMENTS),
+        fitted_once(60, **ARGUMENTS),
+        tmp_path / "c",
+        MemorySink(),
+    )
+    reading: dict[str, Any] = {"key": "id", "label": "y", "by": "device", "features": ["a", "b"]}
+    with open_source(tmp_path / "in.csv", **reading) as source:
+        run(first, source, Sinks(out), until=33, checkpoint=checkpoint, keyed=keyed_of(first, checkpoint))
+    started = load_checkpoint(checkpoint)
+    keyed = keyed_of(started.model, checkpoint, started.keys)
+    with open_source(tmp_path / "in.csv", **reading) as source:
+        one = FileRun.go_on(started, source, Sinks(out), later, checkpoint=checkpoint, keyed=keyed)
+        assert one.run()["read"] == 60
+    assert len(out.records) == 59
 
 
 @pytest.mark.parametrize("by", [(), ("--by", "id")])
