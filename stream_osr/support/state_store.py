@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -79,6 +80,10 @@ class StateStore(Protocol):
 
     def digest(self, state: StoredState) -> str | None:
         """Return the SHA-256 digest of a state in hexadecimal, or ``None`` if the store does not know it."""
+        return None
+
+    def modified(self, state: StoredState) -> float | None:
+        """Return when a state was stored, in seconds since 1970, or ``None`` if the store does not know it."""
         return None
 
     def take_changes(self) -> StoreChanges:
@@ -221,6 +226,13 @@ class UrlStore(StateStore):
             return None
         except Exception as error:
             raise PersistenceError(f"cannot read {state.file_name} from {self.url} ({error})") from error
+
+    def modified(self, state: StoredState) -> float | None:
+        """Return the time of the file. Some file systems do not know it."""
+        with suppress(Exception):  # each file system has its own errors
+            found: float = self._files.modified(f"{self._folder}/{state.file_name}").timestamp()
+            return found
+        return None
 
     def states(self, name: str | None = None, positions: Collection[int] | None = None) -> list[StoredState]:
         """List the files."""

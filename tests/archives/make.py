@@ -23,6 +23,7 @@ from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import Sinks
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
@@ -93,9 +94,8 @@ def _service(temporary: Path, folder: Path) -> None:
     path, state, rows = temporary / "service.model", temporary / "state", _rows(140, 14, "named", "noise")
     story.trained(chains=2).save(path)
     model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
-    snapshots = Snapshots(state, keep=2)
-    snapshots.open()
-    model.keep(state)
+    snapshots = Snapshots(FolderStates(state).open(), keep=2)
+    model.keep(FolderStates(state))
     partition = begin(model.recognizer(Place(*story.PLACE)), Boundary(0))._replace(lineage=LINEAGE)
     emerged: list[int] = []
     for first in range(0, 100, 20):
@@ -104,7 +104,7 @@ def _service(temporary: Path, folder: Path) -> None:
             story.ask(partition.model, emerged)
         partition, outcome = step(partition, story.PLACE, batch, (), Boundary(first + 20), story.decoder())
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
-    written = snapshots.write(Place(*story.PLACE), partition)
+    written = state / snapshots.write(Place(*story.PLACE), partition)
     expected = story.go_on_serving(partition, rows[100:], 100)
     _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})
     (folder / f"{model.identity}.model.xz").write_bytes(

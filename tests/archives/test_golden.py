@@ -78,14 +78,15 @@ def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:
 
 
 def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
+    from stream_osr_connectors.kafka.run.group_states import FolderStates
     from stream_osr_connectors.kafka.run.models import ModelFile
     from stream_osr_connectors.kafka.run.snapshots import Snapshots, name_of
 
     (name,) = (path.name.removesuffix(".json") for path in version.glob("in-3-*.json"))
-    golden, named = beside(version, name), name_of(unpacked(version, name, tmp_path))
+    golden, named = beside(version, name), name_of(unpacked(version, name, tmp_path).name)
     identity = unpacked(version, golden["model"], tmp_path).stem
-    model = ModelFile.kept(tmp_path, identity)
-    snapshot = Snapshots(tmp_path, keep=2).read(Place(*PLACE), named.lineage, named.at, model.trained)
+    model = ModelFile.kept(FolderStates(tmp_path), identity)
+    snapshot = Snapshots(FolderStates(tmp_path), keep=2).read(Place(*PLACE), named.lineage, named.at, model.trained)
     assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
     assert [type(action).__name__ for action in snapshot.model.value.stream.undo_log] == ["Promotion", "Labelling"]
     shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location

@@ -18,6 +18,7 @@ from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import cuts, partition
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
@@ -165,8 +166,7 @@ class Stepper:
         self.settings = ServiceSettings(**given)
         self.model = ModelFile.load(self.settings)
         self.state = library_begin(self.model.recognizer(PLACE), Boundary(0), keys=self.keys())
-        self.snapshots = Snapshots(self.settings.state, keep=2)
-        self.snapshots.open()
+        self.snapshots = Snapshots(FolderStates(self.settings.state).open(), keep=2)
 
     def keys(self, by: str = "key") -> PartitionKeys | None:
         return PartitionKeys.of(self.settings, self.model.trained, self.model.arguments)
@@ -194,11 +194,11 @@ def test_a_snapshot_has_the_states_that_changed_and_leads_to_the_same_bits(tmp_p
     stepper.step(*names)
     assert stepper.state.keys is not None
     assert (len(stepper.state.keys), stepper.state.keys.awake) == (12, 1)
-    first = stepper.snapshots.write(PLACE, stepper.state)
+    first = stepper.settings.state / stepper.snapshots.write(PLACE, stepper.state)
     size, sizes = first.stat().st_size, []
     for name in names:
         stepper.step(name)
-        path = stepper.snapshots.write(PLACE, stepper.state)
+        path = stepper.settings.state / stepper.snapshots.write(PLACE, stepper.state)
         sizes.append(path.stat().st_size / size)
         assert len([*stepper.settings.state.glob("*.osr")]) <= REACH + 2, "what no snapshot needs is deleted"
     assert max(sizes[: REACH - 1]) < 0.3, sizes
@@ -295,7 +295,7 @@ def test_a_boundary_closes_some_keys_at_a_time_and_labels_of_quiet_keys(
 def test_streams_of_another_setting_by_are_not_replayed_with_this_one(tmp_path: Path, change: str) -> None:
     stepper = Stepper(tmp_path)
     stepper.state = stepper.state._replace(size=16)
-    stepper.model.keep(stepper.settings.state)
+    stepper.model.keep(stepper.snapshots.states)
     stepper.step("pump 1", "pump 2", n=10, closes=False)
     committed = Recovery(stepper.settings, stepper.model, stepper.snapshots).progress(stepper.state).text()
     for by in ("device", None):

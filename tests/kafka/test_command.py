@@ -130,7 +130,7 @@ def test_each_error_has_its_code() -> None:
 def logged(caplog: pytest.LogCaptureFixture, error: ConnectorError, **order: Any) -> list[str]:
     """Messages of a worker that ends with an error."""
     caplog.clear()
-    with pytest.raises(SystemExit), _errors_logged(ServiceStats(), StartOrder(SETTINGS, MODEL, **order)):
+    with pytest.raises(SystemExit), _errors_logged(ServiceStats(), StartOrder(SETTINGS, MODEL, b"", **order)):
         raise error
     return caplog.messages
 

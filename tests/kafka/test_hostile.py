@@ -17,6 +17,7 @@ from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.command_topic import Commands
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
@@ -101,8 +102,7 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -
             assert unchanged or letter.headers[-1][0] == "stream-osr.value"
         partition = after
     with tempfile.TemporaryDirectory() as folder:
-        snapshots = Snapshots(Path(folder), keep=2)
-        snapshots.open()
+        snapshots = Snapshots(FolderStates(Path(folder)), keep=2)
         snapshots.write(PLACE, partition)
         back = snapshots.read(PLACE, partition.lineage, partition.history.last, partition.model.trained)
     assert back is not None

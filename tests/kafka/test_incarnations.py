@@ -10,12 +10,13 @@ import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.incarnations import Incarnations
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:
     """A worker that looks."""
-    found = Incarnations(folder, "in")
+    found = Incarnations(FolderStates(folder), "in")
     renewed = found.take(topic_id, partitions)
     if keep:
         found.keep()

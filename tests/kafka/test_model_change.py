@@ -13,6 +13,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint
@@ -36,8 +37,8 @@ class Upgrade:
         fitted_once(chains=1, decision_delay=HELD_BACK, seed=5).save(folder / "a.osr")
         fitted_once(60, chains=1, decision_delay=HELD_BACK, seed=6).save(folder / "b.osr")
         self.settings = {"brokers": "b", "input": "in", "state": folder / "state", **settings}
-        self.snapshots = Snapshots(folder / "state" / "stream-osr", keep=2)
-        self.snapshots.open()
+        self.states = FolderStates(folder / "state" / "stream-osr").open()
+        self.snapshots = Snapshots(self.states, keep=2)
         self.state, self.outcomes = self.run()
         self.snapshots.write(PLACE, self.state)
 
@@ -47,7 +48,7 @@ class Upgrade:
 
     def recovery(self, name: str, **settings: Any) -> Recovery:
         whole, model = self.loaded(name, **settings)
-        model.keep(self.snapshots.folder)
+        model.keep(self.states)
         return Recovery(whole, model, self.snapshots)
 
     def run(self) -> tuple[Partition, list[PartitionOutput]]:
@@ -57,7 +58,7 @@ class Upgrade:
         )
 
     def drop_snapshots(self) -> None:
-        for path in self.snapshots.folder.glob("*.osr"):
+        for path in self.states.folder.glob("*.osr"):
             path.unlink()
 
     def committed(self, recovery: Recovery, state: Partition) -> Committed:
@@ -171,7 +172,7 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
     upgrade = Upgrade(tmp_path, on_model_change=change)
     later, ours = upgrade.recovery("a"), upgrade.recovery("b")
     identities = [recovery.progress(upgrade.state).model for recovery in (ours, later)]
-    journal = Journal(upgrade.snapshots.folder)
+    journal = Journal(upgrade.states)
     for identity in identities:
         journal.append(identity)
     for _ in range(2):
@@ -203,7 +204,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*no snapshot leads to offset 200"):
         upgrade.found(recovery, first=10)
     committed = upgrade.committed(upgrade.recovery("a"), upgrade.state)
-    (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
+    (upgrade.states.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
         upgrade.recovery("b", on_model_change="carry").find(PLACE, committed, 0)
     found = upgrade.recovery("b", on_model_change="cold").find(PLACE, committed, 0)

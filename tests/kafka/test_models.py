@@ -14,6 +14,7 @@ from stream_osr.config import WITHOUT_END
 from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.run import models as current_model
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile
 from tests.blobs import fitted_once, learn_all, training_part
 
@@ -21,7 +22,7 @@ X, Y = ("0" * 15 + last for last in "ab")
 
 
 def settings_of(folder: Path, **settings: Any) -> ServiceSettings:
-    given = {"model": folder / "model.osr", "brokers": "b", "input": "in", "state": folder}
+    given = {"model": folder / "model.osr", "brokers": "b", "input": "in", "state": folder, "group": "kept"}
     return ServiceSettings(**given | settings)
 
 
@@ -37,65 +38,65 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model file and an empty folder for kept models."""
     monkeypatch.setattr(current_model, "LOOK_SECONDS", 0.0)
     fitted_once(chains=1, batch_size=48, min_probability=0.25, seed=5).save(tmp_path / "model.osr")
-    (tmp_path / "kept").mkdir()
+    FolderStates(tmp_path / "kept").open()
     return tmp_path
 
 
 @pytest.fixture
 def current(saved: Path) -> CurrentModel:
-    return CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
+    return CurrentModel(settings_of(saved, on_model_change="carry"))
 
 
 def journal_of(saved: Path) -> list[str]:
-    return Journal(saved / "kept").read()
+    return Journal(FolderStates(saved / "kept")).read()
 
 
 def test_a_worker_gets_the_model_as_the_parent_has_it(saved: Path) -> None:
     folder = saved / "kept"
     first = ModelFile.load(settings_of(saved))
-    first.keep(folder)
+    first.keep(FolderStates(folder))
     fitted_once(chains=1, batch_size=64, min_probability=0.75, seed=5).save(saved / "model.osr")
     second = ModelFile.load(settings_of(saved, threads=2))
-    second.keep(folder)
+    second.keep(FolderStates(folder))
     assert first.identity == second.identity, "these may change under a running group"
     for change in ({"seed": 6}, {"on_missing": "skip"}):
         assert ModelFile.load(settings_of(saved, **change)).identity != first.identity
     assert [path.name for path in folder.iterdir()] == [f"{first.identity}.model"]
     for model in (first, second):
-        given = ModelFile.named(folder, model.name)
+        given = ModelFile.given(model.archive(), model.name)
         assert given.name == model.name
         assert given.arguments == model.arguments
         assert given.trained.fingerprint == model.trained.fingerprint
     assert (first.name.batch_size, first.name.min_probability, first.name.n_jobs) == (48, 0.25, None)
     assert (second.name.batch_size, second.name.min_probability, second.name.n_jobs) == (64, 0.75, 2)
-    assert ModelFile.kept(folder, first.identity).batch_size == WITHOUT_END
+    assert ModelFile.kept(FolderStates(folder), first.identity).batch_size == WITHOUT_END
 
 
 def test_what_was_kept_and_is_damaged_is_written_anew(saved: Path, caplog: Any) -> None:
-    folder = saved / "kept"
+    states = FolderStates(saved / "kept")
     model = ModelFile.load(settings_of(saved))
-    path = folder / f"{model.identity}.model"
+    path = states.folder / f"{model.identity}.model"
     other = ModelFile.load(settings_of(saved, seed=9))
     fitted_once(60, chains=1).save(saved / "other.osr")
     for content in (b"", (saved / "model.osr").read_bytes()[:5000], (saved / "other.osr").read_bytes()):
         path.write_bytes(content)
         caplog.clear()
-        model.keep(folder)
+        model.keep(states)
         assert "written again" in caplog.text
-        assert ModelFile.named(folder, model.name).trained.fingerprint == model.trained.fingerprint
+        assert ModelFile.kept(states, model.identity).trained.fingerprint == model.trained.fingerprint
     before = path.read_bytes()
     os.utime(path, (0, 0))
     caplog.clear()
-    model.keep(folder)
+    model.keep(states)
     assert not caplog.text
     assert path.read_bytes() == before
-    assert path.stat().st_mtime > 1e9, "it is in use"
+    assert path.stat().st_mtime == 0, "it is not written again"
     with pytest.raises(PersistenceError, match="there is no file"):
-        ModelFile.named(folder, other.name)
+        ModelFile.kept(states, other.identity)
 
 
 def test_a_journal_that_was_torn_goes_on(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = Journal(FolderStates(tmp_path))
     (tmp_path / "models").write_bytes(X.encode() + b"\n" + Y.encode()[:7])
     assert journal.read() == [X]
     journal.append(Y)
@@ -135,7 +136,7 @@ def test_it_is_replaced_on_request(saved: Path, current: CurrentModel, caplog: A
     fitted_once(60, chains=1, seed=6).save(saved / "model.osr")
     assert current.replace()
     assert current.model.identity != first.identity
-    assert ModelFile.named(saved / "kept", current.model.name).identity == current.model.identity
+    assert ModelFile.kept(FolderStates(saved / "kept"), current.model.identity).identity == current.model.identity
     assert journal_of(saved) == [first.identity, current.model.identity]
     caplog.clear()
     current.look()
@@ -149,7 +150,7 @@ def test_it_is_replaced_on_request(saved: Path, current: CurrentModel, caplog: A
 def test_what_cannot_follow_is_said_and_the_model_stays(saved: Path, caplog: Any) -> None:
     def refusal(**settings: Any) -> str:
         (saved / "model.osr").write_bytes(content)
-        current = CurrentModel(settings_of(saved, **settings), saved / "kept")
+        current = CurrentModel(settings_of(saved, **settings))
         running = current.model
         following.replace(saved / "model.osr")
         caplog.clear()

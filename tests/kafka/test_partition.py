@@ -18,6 +18,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint
@@ -69,9 +70,7 @@ def new(model: ModelFile) -> Partition:
 
 @pytest.fixture
 def snapshots(settings: ServiceSettings) -> Snapshots:
-    folder = Snapshots(settings.state, keep=2)
-    folder.open()
-    return folder
+    return Snapshots(FolderStates(settings.state).open(), keep=2)
 
 
 @pytest.fixture
@@ -175,7 +174,7 @@ def test_old_snapshots_are_deleted_and_those_that_are_damaged_or_of_another_run_
     state, paths = new, []
     for portion in batches([32, 32, 32]):
         state, _ = advance(state, [portion])
-        paths.append(snapshots.write(PLACE, state))
+        paths.append(Path(snapshots.states.where) / snapshots.write(PLACE, state))
     assert [path.exists() for path in paths] == [False, True, True]
     for place in (Place("in", 30), Place("n", 3)):
         assert snapshots.boundaries(place, state.lineage) == []

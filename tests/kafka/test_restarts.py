@@ -33,11 +33,9 @@ FILES = Path("/proc/self/fd")
 
 def workers_of(folder: Path, work: Work, number: int) -> Workers:
     fitted_once().save(folder / "m.osr")
-    kept = folder / "s" / "g"
-    kept.mkdir(parents=True)
     names = {"brokers": "127.0.0.1:1", "input": "in", "group": "g", "instance": "osr"}
     settings = ServiceSettings(model=folder / "m.osr", state=folder / "s", workers=number, stop_timeout=5.0, **names)
-    return Workers(settings, CurrentModel(settings, kept), work)
+    return Workers(settings, CurrentModel(settings), work)
 
 
 def until(done: Callable[[], bool], seconds: float = 60.0) -> Callable[[], bool]:

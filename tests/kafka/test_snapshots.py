@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from stream_osr.archive.files import Surroundings, kind_over, read_archive
+from stream_osr.archive.files import Surroundings, kind_over, read_archive, write_archive
 from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import orphans
-from stream_osr_connectors.kafka.run import snapshots as module
+from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
@@ -39,14 +39,17 @@ def state(tmp_path_factory: Any) -> Partition:
 
 @pytest.fixture
 def snapshots(tmp_path: Path) -> Snapshots:
-    folder = Snapshots(tmp_path / "state", keep=2)
-    folder.open()
-    assert not list(folder.folder.iterdir()), "trying the folder leaves nothing"
-    return folder
+    states = FolderStates(tmp_path / "state").open()
+    assert not list(states.folder.iterdir()), "trying the folder leaves nothing"
+    return Snapshots(states, keep=2)
+
+
+def written(snapshots: Snapshots, partition: Partition) -> Path:
+    return Path(snapshots.states.where, snapshots.write(PLACE, partition))
 
 
 def test_damage_of_any_kind_is_a_line(state: Partition, snapshots: Snapshots, caplog: Any) -> None:
-    path = snapshots.write(PLACE, state)
+    path = written(snapshots, state)
     whole, trained = path.read_bytes(), state.model.trained
     rng = random.Random(5)
     places = [at for at in range(len(whole) - 2) if at < 80]  # the header carries no checksum
@@ -75,40 +78,40 @@ def test_damage_of_any_kind_is_a_line(state: Partition, snapshots: Snapshots, ca
 
 def test_what_is_whole_and_no_snapshot_is_a_line(state: Partition, snapshots: Snapshots, caplog: Any) -> None:
     trained = state.model.trained
-    path = snapshots.write(PLACE, state)
+    path = written(snapshots, state)
     for content in ({}, {"version": 1}, {"version": 1, "model": 3, "waiting": 7}, [1], None):
         caplog.clear()
-        module.write_archive(path, kind_over(trained), content, Surroundings.of(trained))
+        write_archive(path, kind_over(trained), content, Surroundings.of(trained))
         assert snapshots.read(PLACE, state.lineage, state.history.last, trained) is None, content
         assert "snapshot left aside: " in caplog.text, content
 
 
 def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapshots) -> None:
-    size = snapshots.write(PLACE, state).stat().st_size
-    before = set(snapshots.folder.iterdir())
+    size, folder = written(snapshots, state).stat().st_size, Path(snapshots.states.where)
+    before = set(folder.iterdir())
     later, _ = advance(state, [records(20, begin=100)])
     for room in (0, 1, 100, size // 2, size - 1000):
         with room_for(room), pytest.raises(PersistenceError, match=r"File too large. Check that .* has room"):
             snapshots.write(PLACE, later)
-        assert set(snapshots.folder.iterdir()) == before
+        assert set(folder.iterdir()) == before
     assert snapshots.read(PLACE, state.lineage, state.history.last, state.model.trained) is not None
 
 
 def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        snapshots = Snapshots(tmp_path / "group", keep=2)
-        snapshots.open()
-        first = snapshots.write(PLACE, state)
-        rights = (oct(snapshots.folder.stat().st_mode & 0o7777), oct(first.stat().st_mode & 0o777))
-        snapshots.folder.chmod(0o2770)  # for workers of several users
+        states = FolderStates(tmp_path / "group").open()
+        snapshots = Snapshots(states, keep=2)
+        first = written(snapshots, state)
+        rights = (oct(states.folder.stat().st_mode & 0o7777), oct(first.stat().st_mode & 0o777))
+        states.folder.chmod(0o2770)  # for workers of several users
         os.umask(0o007)
-        snapshots.open()
-        second = snapshots.write(PLACE, advance(state, [records(20, begin=100)])[0])
+        states.open()
+        second = written(snapshots, advance(state, [records(20, begin=100)])[0])
     finally:
         os.umask(before)
     assert rights == ("0o700", "0o600")
-    assert oct(snapshots.folder.stat().st_mode & 0o7777) == "0o2770"
+    assert oct(states.folder.stat().st_mode & 0o7777) == "0o2770"
     assert oct(second.stat().st_mode & 0o777) == "0o660"
 
 
@@ -143,7 +146,7 @@ def kept(tmp_path: Path) -> Path:
     for name in (STAYS | GOES) - {"models"}:
         (tmp_path / name).touch()
     for name in (OLD, GIVEN):
-        Journal(tmp_path).append(name)
+        Journal(FolderStates(tmp_path)).append(name)
     age(tmp_path, 2 * orphans.OLD_SECONDS)
     return tmp_path
 
@@ -160,7 +163,7 @@ def names(kept: Path) -> set[str]:
 def remove(kept: Path, third: str | None = None) -> int:
     """Remove the files; the third partition has this text committed, or nothing."""
     committed = COMMITTED if third is None else {**COMMITTED, Place("in", 2): Committed(0, third, 0, 0)}
-    return orphans.remove_orphans(kept, ["in"], OURS, committed)
+    return orphans.remove_orphans(FolderStates(kept), ["in"], OURS, committed)
 
 
 def test_what_nothing_refers_to_goes_with_a_line(kept: Path, caplog: Any) -> None:
@@ -181,7 +184,9 @@ def test_what_is_young_stays_and_all_does_while_a_progress_cannot_be_read(kept: 
     age(kept, orphans.OLD_SECONDS - 60)
     assert remove(kept) == 0
     assert names(kept) == STAYS | GOES
-    assert sum(map(len, orphans.find_orphans(kept, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
+    assert sum(map(len, orphans.find_orphans(FolderStates(kept), ["in"], OURS, COMMITTED, time.time() + 120))) == len(
+        GOES
+    )
 
 
 def test_models_stay_while_another_service_or_a_partition_without_a_commit_may_need_them(kept: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -129,7 +130,8 @@ class ServiceSettings(BaseSettings):
     """Seed of all random numbers. Default: as in the model."""
 
     state: Path = Path("state")
-    """Folder of the snapshots. If you set it without state_topic or state_url, all workers must share it."""
+    """Folder of the snapshots. If you set it without state_topic or state_url, all workers must share it. The default
+    in a systemd unit is its StateDirectory."""
     state_topic: str | None = None
     """Compacted topic of the snapshots. Default: GROUP.state, or none if you set state or state_url."""
     state_url: str | None = None
@@ -203,6 +205,8 @@ class ServiceSettings(BaseSettings):
         given = {name: values.get(name) or f"{topic}.{suffix}" for name, suffix in names.items()}
         if all(values.get(name) is None for name in ("state", "state_topic", "state_url")):
             given["state_topic"] = f"{values.get('group') or cls.model_fields['group'].default}.state"
+        if values.get("state") is None and (folder := os.environ.get("STATE_DIRECTORY")):  # of a systemd unit
+            given["state"] = folder.partition(":")[0]
         features = values.get("features")
         if isinstance(features, str):
             given["features"] = [name.strip() for name in features.split(",") if name.strip()]

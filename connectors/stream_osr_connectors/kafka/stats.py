@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -230,6 +231,66 @@ class PartitionStats:
         return max(0, self.end - self.position)
 
 
+HANGS_SECONDS = 3.0
+"""Seconds after which reading or writing of a state is reported while it runs."""
+
+
+@dataclass(slots=True)
+class StorageStats:
+    """Reading and writing of states, which other threads report while it hangs.
+
+    Attributes
+    ----------
+    running
+        What the loop reads or writes, and since when. ``None``: nothing.
+    copying
+        What the thread of the copy writes, and since when. ``None``: nothing.
+    failure, failures
+        Latest failure of the copy, empty if it has all states, and number of failures.
+    behind
+        Number of files that the copy lacks.
+    place
+        What the copy is a copy of, and its folder.
+    """
+
+    running: tuple[str, float] | None = None
+    copying: tuple[str, float] | None = None
+    failure: str = ""
+    failures: int = 0
+    behind: int = 0
+    place: tuple[str, str] = ("", "")
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Note what the loop reads or writes."""
+        before, self.running = self.running, (what, time.monotonic())
+        try:
+            yield
+        finally:
+            self.running = before
+
+    @property
+    def hangs(self) -> str:
+        """What the loop waits for, empty if it does not wait for long."""
+        return _hangs(self.running)
+
+    @property
+    def copy_trouble(self) -> str:
+        """Why the folder lacks states, empty if it does not. Decisions do not depend on it."""
+        why = self.failure or _hangs(self.copying)
+        store, folder = self.place
+        return why and f"{folder}, the copy of {store} on this machine, lacks {self.behind} files: {why}"
+
+    def seconds(self) -> float:
+        """Seconds for which the loop has been reading or writing a state."""
+        return 0.0 if (running := self.running) is None else time.monotonic() - running[1]
+
+
+def _hangs(running: tuple[str, float] | None) -> str:
+    seconds = 0.0 if running is None else time.monotonic() - running[1]
+    return f"{running[0]} takes {seconds:.0f} s" if running is not None and seconds > HANGS_SECONDS else ""
+
+
 @dataclass(slots=True)
 class ServiceStats:
     """Statistics of one worker.
@@ -260,6 +321,8 @@ class ServiceStats:
         Identity of the model with its settings, and fingerprint of the trained part. Empty if no model is loaded.
     opened_at
         Whether the worker has reached the brokers and topics once.
+    storage
+        Reading and writing of states.
     """
 
     counts: Counter[tuple[str, Place | None]] = field(default_factory=Counter)
@@ -272,6 +335,7 @@ class ServiceStats:
     model: str = ""
     fingerprint: str = ""
     opened_at: bool = False
+    storage: StorageStats = field(default_factory=StorageStats)
 
     @property
     def ready(self) -> bool:
@@ -281,7 +345,8 @@ class ServiceStats:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons why the worker is not ready, without repetitions."""
-        return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
+        hangs = (self.storage.hangs,) if self.storage.hangs else ()
+        return tuple(dict.fromkeys((*hangs, *self.outside, *self.obstacles)))
 
     def add(self, name: str, place: Place | None = None, by: int = 1) -> None:
         """Increase a count of a partition or of the worker."""
@@ -321,4 +386,5 @@ class ServiceStats:
     def ended(self, why: str) -> ServiceStats:
         """Return the remaining statistics of an ended process, without its partitions."""
         left = self.copy()
-        return replace(left, partitions={}, progress=None, obstacles=(why,), outside=(), model="", fingerprint="")
+        empty: dict[str, Any] = {"outside": (), "model": "", "fingerprint": "", "storage": StorageStats()}
+        return replace(left, partitions={}, progress=None, obstacles=(why,), **empty)

@@ -14,7 +14,7 @@ from stream_osr.archive.records import VERSION
 from stream_osr_connectors.kafka import load_settings
 from stream_osr_connectors.kafka.client.consumers import read_all
 from stream_osr_connectors.kafka.client.producer import PlainProducer
-from stream_osr_connectors.kafka.run.state_copies import state_copies
+from stream_osr_connectors.kafka.run.group_states import open_states
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.kafka.faults.doing import configure, delete_records, delete_topic, set_quota
 from tests.kafka.faults.trials import Site, Trial, until
@@ -86,20 +86,22 @@ class TopicTrial(Trial):
         configure(self.broker.address, self.topic, {"cleanup.policy": "compact"})
 
     def spoil(self, names: list[str]) -> None:
-        """Publish the files of the folder anew, some of them without parts."""
+        """Publish all states anew, some of them without parts."""
         settings = load_settings(self.stream.config(), instance="w")
         wholes = {
             (record.key or b"").decode().partition("\0")[2]: record for record in read_all(settings, self.topic)
         }
         places = self.published()
+        states, producer = open_states(settings), PlainProducer.of(settings, 20.0)
+        states.refresh()
+        others = {name: states.read(name, places[name]) for name in places.keys() - set(names)}
         self.cut()
-        log, producer = state_copies(settings, self.folder), PlainProducer.of(settings, 20.0)
-        for name in places.keys() - set(names):
-            log.put(name, places[name])
+        for name, content in others.items():
+            states.write(name, content, places[name])
         own = [(places[each], f"{settings.group}\0{each}".encode(), wholes[each].value) for each in names]
         records = [Outgoing(self.topic, *each, [], None) for each in own]
         assert not producer.send(records).refused
-        log.close()
+        states.close()
         producer.close(1.0)
 
 
@@ -198,16 +200,15 @@ def test_a_newer_version_has_written(site: Site) -> None:
     trial = TopicTrial(site)
     trial.begin_with_snapshots(2)
     trial.worker.kill()
-    log = state_copies(load_settings(trial.stream.config(), instance="w"), trial.folder)
-    log.pull()
+    states = open_states(load_settings(trial.stream.config(), instance="w"))
+    states.refresh()
     for number in range(2):
-        newest = trial.folder / trial.snapshots(number)[-1]
-        content, version = bytearray(newest.read_bytes()), struct.pack("<Q", VERSION)
+        newest = trial.snapshots(number)[-1]
+        content, version = bytearray(states.read(newest, number) or b""), struct.pack("<Q", VERSION)
         at = content.index(version)
         content[at : at + 8] = struct.pack("<Q", VERSION + 1)
-        newest.write_bytes(content)
-        log.put(newest.name, number)
-    log.close()
+        states.write(newest, bytes(content), number)
+    states.close()
     trial.lose_the_machine()
     trial.begin(100)
     assert trial.lines("WARNING", "left aside", f"version {VERSION + 1}")

@@ -24,7 +24,6 @@ from ..exits import AGAIN, ends_service, exit_code, passes
 from ..log import logger
 from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
-from ..run.snapshots import open_folder
 from ..run.topics import TopicCheck, WantedTopics, look_after
 from ..settings import ServiceSettings
 from ..settings_errors import unknown_variables
@@ -120,7 +119,7 @@ def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSi
 
 def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make = Service) -> None:
     """Run one worker in this process until it must stop. A new model restarts the loop."""
-    current = CurrentModel(settings, open_folder(settings) if make is Service else None)
+    current = CurrentModel(settings, kept=make is Service)
     stats = ServiceStats()
     with _port(settings, Overview(lambda: {settings.instance: stats}, settings.watchdog)):
         while not signals.stop.is_set():
@@ -140,7 +139,7 @@ def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make
 
 
 def _work_together(settings: ServiceSettings, signals: ProcessSignals) -> None:
-    workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
+    workers = Workers(settings, CurrentModel(settings), work_under_parent)
     overview = Overview(workers.stats, settings.watchdog, workers.restarts)
     with _port(settings, overview):
         workers.run(signals.stop.is_set, signals.to_replace)
@@ -153,7 +152,7 @@ def work_under_parent(order: StartOrder, pipe: Connection) -> None:
     begin_logging(settings)
     report(stats, pipe, gone=signals.stop.set)
     with _errors_logged(stats, order):
-        model = ModelFile.named(settings.state / settings.group, order.model)
+        model = ModelFile.given(order.archive, order.model)
         _work(settings, stats, signals, signals.stop.is_set, model, Service)
     logger.info("stopped")
 

@@ -302,6 +302,22 @@ METRICS: tuple[MetricRow, ...] = (
         "Seconds since a commit, or since there was nothing to do. No sample before that, or without partitions.",
         lambda of, now: _age(of.progress, now),
     ),
+    _worker(
+        "state_wait_seconds",
+        "Seconds since the loop began to read or write a state, 0 if it does not.",
+        lambda of, now: of.storage.seconds(),
+    ),
+    _worker(
+        "state_copy_behind",
+        "Files that the folder, a copy of state_topic or state_url, lacks.",
+        lambda of, now: of.storage.behind,
+    ),
+    _worker(
+        "state_copy_failures",
+        "Failures of writing the copy of the states.",
+        lambda of, now: of.storage.failures,
+        CounterMetricFamily,
+    ),
     _worker("loop_age_seconds", "Seconds since the last iteration of the main loop.", lambda of, now: now - of.loop),
     _worker(
         "model",
@@ -377,7 +393,8 @@ class Overview(Collector):
             for place, its in sorted(of.copy().partitions.items())
             if (n := of.counts["keys_refused", place])
         ]
-        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full]))
+        copies = [f"{name}: {trouble}" for name, of in workers.items() if (trouble := of.storage.copy_trouble)]
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full, *copies]))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""

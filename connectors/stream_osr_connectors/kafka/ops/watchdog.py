@@ -1,4 +1,4 @@
-"""Ends a process that hangs, because some calls of the client have no time limit.
+"""Ends a process that hangs, because some calls of the client have no time limit, and reports a disk that hangs.
 
 The supervisor (the parent under ``--workers``, systemd, Kubernetes) then restarts the process, which resumes as after
 a crash. A supervisor alone is not sufficient. Its probes see the service as a whole, would end all workers for one
@@ -16,7 +16,7 @@ import traceback
 from stream_osr.compiling import last_compiled
 
 from ..exits import HUNG
-from ..log import logger
+from ..log import Seldom, logger
 from ..stats import ServiceStats
 
 LOOK_SECONDS = 0.2
@@ -42,7 +42,8 @@ class Watchdog:
 
     def __init__(self, stats: ServiceStats, longest: float, stopping: float, stop: threading.Event) -> None:
         self._stats, self._longest, self._stopping, self._stop = stats, longest, stopping, stop
-        self._dismissed = threading.Event()
+        self._dismissed, self._seldom = threading.Event(), Seldom()
+        self._reported: set[str] = set()
         self._watched = threading.main_thread().ident or 0
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
@@ -64,6 +65,23 @@ class Watchdog:
                 since = now if since is None else since
                 if now - since > self._stopping:
                     self._end(f"stopping has taken more than {self._stopping:g} s")
+            self._report()
+
+    def _report(self) -> None:
+        """Log that reading or writing of a state hangs, or that the copy lacks states, once for each time."""
+        storage = self._stats.storage
+        hangs, trouble = storage.hangs, storage.copy_trouble
+        self._say("loop", hangs, not hangs, f"nothing is decided meanwhile: {hangs}", "the loop goes on")
+        complete = f"{storage.place[1]} has all states again"
+        self._say("copy", trouble, not storage.behind, f"{trouble}. Decisions and snapshots go on", complete)
+
+    def _say(self, about: str, trouble: str, ends: bool, begun: str, ended: str) -> None:
+        if trouble and about not in self._reported:
+            self._reported.add(about)
+            self._seldom.say(about, begun)
+        elif ends and about in self._reported:
+            self._reported.remove(about)
+            self._seldom.forget(about, ended)
 
     def _end(self, reason: str) -> None:
         logger.critical("%s: the process ends, to be started again. It was in %s", reason, self._place())

@@ -43,8 +43,8 @@ class StartOrder(NamedTuple):
     ----------
     settings
         Settings of the worker.
-    model
-        Model, which is stored with the snapshots.
+    model, archive
+        Name of the model, and its archive.
     first
         Whether this is the first worker of the service.
     silent
@@ -54,6 +54,7 @@ class StartOrder(NamedTuple):
 
     settings: ServiceSettings
     model: ModelName
+    archive: bytes
     first: bool = True
     silent: float = -math.inf
 
@@ -236,10 +237,8 @@ class Workers:
     def _start(self, slot: Slot) -> None:
         model = self._current.model
         try:
-            if slot.restarts:  # what was kept may be why
-                model.keep(self._settings.state / self._settings.group)
             silent = self._seldom.due(f"{slot.name} ended")
-            order = StartOrder(slot.settings, model.name, slot is self._slots[0], silent)
+            order = StartOrder(slot.settings, model.name, model.archive(), slot is self._slots[0], silent)
             slot.process, slot.pipe = self._launched(slot, order)
         except (PersistenceError, OSError) as error:  # the latter: too many processes or open files, no memory
             slot.failures += 1

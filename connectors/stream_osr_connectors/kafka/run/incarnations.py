@@ -1,6 +1,6 @@
 """Incarnations of input topics.
 
-The folder of the snapshots contains the id of each input topic. A topic that is deleted and created again has the
+The states of the group contain the id of each input topic. A topic that is deleted and created again has the
 same name and offsets, but other records. After a change of the id, committed offsets and snapshots belong to the
 previous topic. Ids of messages include the incarnation, so that none is used twice.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.support.atomic import write_whole
 
 from ..log import logger
 from ..places import Place
+from .group_states import GroupStates
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 
@@ -27,8 +26,8 @@ class Incarnations:
 
     Parameters
     ----------
-    folder
-        Folder of the group's snapshots, which all workers share.
+    states
+        States of the group.
     topic
         Input topic.
 
@@ -38,12 +37,10 @@ class Incarnations:
         Number of times that the topic was created again.
     partitions
         Number of partitions at the first check of this incarnation, 0 if unknown.
-    path
-        File with the ids.
     """
 
-    def __init__(self, folder: Path, topic: str) -> None:
-        self.path, self._topic = folder / f"{topic}.topic", topic
+    def __init__(self, states: GroupStates, topic: str) -> None:
+        self._states, self._topic, self._file = states, topic, f"{topic}.topic"
         self.now = self.partitions = 0
         self._ids: list[str] = []
 
@@ -81,12 +78,9 @@ class Incarnations:
             If it cannot be written.
         """
         content = {"ids": self._ids, "partitions": self.partitions}
-        if not self._ids or content == self._read():
-            return
-        try:
-            write_whole(self.path, lambda file: file.write(json.dumps(content).encode()))
-        except OSError as error:
-            raise PersistenceError(f"cannot write {self.path}: {error.strerror}") from None
+        if self._ids and content != self._read():
+            self._states.write(self._file, json.dumps(content).encode())
+        self._states.publish(self._file)
 
     def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
         """Report the loss of the previous topic. With on_lost_state ``fail`` this is an error.
@@ -129,14 +123,13 @@ class Incarnations:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(self.path.read_text())
+            data = self._states.read(self._file)
+            found: dict[str, Any] = {} if data is None else json.loads(data)
             return found if {"ids", "partitions"} <= found.keys() else None
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, AttributeError) as error:
+        except (PersistenceError, ValueError, AttributeError) as error:
             raise PersistenceError(
-                f"cannot read {self.path}, which has the id of topic {self._topic} ({error}). Restore it, or "
-                "remove it if the topic was never created again"
+                f"cannot read {self._file} in {self._states.where}, which has the id of topic {self._topic} "
+                f"({error}). Restore it, or remove it if the topic was never created again"
             ) from None
 
 

@@ -1,9 +1,8 @@
-"""Models of a group. Each has a name, is stored with the snapshots, and is recorded in a journal."""
+"""Models of a group. Each has a name, is stored among the group's states, and is recorded in a journal."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -12,18 +11,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive.checks import recognizer
+from stream_osr.archive.files import from_bytes, to_bytes
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.config import WITHOUT_END, archived, grouped
 from stream_osr.errors import InvalidParameter, PersistenceError, StreamOSRError
 from stream_osr.printable_text import brief
-from stream_osr.support.atomic import flush_folder
 
 from ...engine import check_carries, check_contributions
 from ..client.errors import start_explained
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from .group_states import GroupStates, open_states
 from .partition import seed_of
-from .state_copies import digest_of, state_copies
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change in a running group, because they do not affect the state."""
@@ -104,29 +105,34 @@ class ModelFile(NamedTuple):
         identity = identity_of(loaded.trained, arguments, settings.by)
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
-    def keep(self, folder: Path) -> None:
-        """Store the model with the snapshots, because they can only be read with it after a change of the model.
+    def archive(self) -> bytes:
+        """Return the model as an archive, as `OpenSetRecognizer.save` writes it."""
+        model = OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments))
+        return to_bytes("recognizer", content_of(model, model.value), name=f"the model {self.identity}")
+
+    def keep(self, states: GroupStates) -> None:
+        """Store the model, because snapshots can only be read with it after a change of the model.
 
         Raises
         ------
         PersistenceError
-            If the file cannot be written.
+            If it cannot be written.
         """
-        path = _kept_at(folder, self.identity)
+        name, kept = _state_of(self.identity), None
         try:
-            if path.exists():
-                if OpenSetRecognizer.load(path).trained.fingerprint == self.trained.fingerprint:
-                    os.utime(path)  # mark it as in use
-                    return
-                logger.warning("%s holds another model and is written again", path)
-        except StreamOSRError as error:
+            kept = states.read(name)
+            if kept is not None and _of_archive(kept, name).trained.fingerprint == self.trained.fingerprint:
+                states.publish(name)
+                return
+        except PersistenceError as error:
             logger.warning("%s: it is written again", error)
-        except OSError:  # such as another worker's file, which can be read
-            return
-        OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments)).save(path)
+        else:
+            if kept is not None:
+                logger.warning("%s holds another model and is written again", name)
+        states.write(name, self.archive())
 
     @classmethod
-    def kept(cls, folder: Path, identity: str) -> ModelFile:
+    def kept(cls, states: GroupStates, identity: str) -> ModelFile:
         """Load a model that :meth:`keep` stored.
 
         Raises
@@ -134,21 +140,19 @@ class ModelFile(NamedTuple):
         PersistenceError
             If the model does not exist.
         """
-        model = OpenSetRecognizer.load(_kept_at(folder, identity))
+        name = _state_of(identity)
+        data = states.read(name)
+        if data is None:
+            raise PersistenceError(f"there is no file {name} in {states.where}")
+        model = _of_archive(data, name)
         return cls(model.trained, archived(model), WITHOUT_END, identity)
 
     @classmethod
-    def named(cls, folder: Path, name: ModelName) -> ModelFile:
-        """Load the model that the parent has stored.
-
-        Raises
-        ------
-        PersistenceError
-            If the model does not exist.
-        """
-        model = cls.kept(folder, name.identity)
+    def given(cls, archive: bytes, name: ModelName) -> ModelFile:
+        """Load a model from the archive of the parent."""
+        model = _of_archive(archive, f"the model {name.identity}")
         free = {"min_probability": name.min_probability, "n_jobs": name.n_jobs}
-        return model._replace(arguments={**model.arguments, **free}, batch_size=name.batch_size)
+        return cls(model.trained, {**archived(model), **free}, name.batch_size, name.identity)
 
     @property
     def name(self) -> ModelName:
@@ -179,15 +183,15 @@ class ModelFile(NamedTuple):
 
 
 class Journal(NamedTuple):
-    """The identities of a group's models in the file ``models``, one on each line, the newest last.
+    """The identities of a group's models in the state ``models``, one on each line, the newest last.
 
     Attributes
     ----------
-    folder
-        Folder of the group's snapshots.
+    states
+        States of the group.
     """
 
-    folder: Path
+    states: GroupStates
 
     def read(self) -> list[str]:
         """Read the journal. Invalid lines are skipped, such as after a crash.
@@ -197,12 +201,7 @@ class Journal(NamedTuple):
         PersistenceError
             If the journal exists and cannot be read.
         """
-        try:
-            text = (self.folder / "models").read_text(encoding="ascii", errors="replace")
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise PersistenceError(f"cannot read {self.folder / 'models'}: {error.strerror}") from None
+        text = (self.states.read(_JOURNAL) or b"").decode("ascii", "replace")
         return [line for line in text.splitlines() if _IDENTITY.fullmatch(line)]
 
     def append(self, identity: str) -> None:
@@ -211,25 +210,12 @@ class Journal(NamedTuple):
         Raises
         ------
         PersistenceError
-            If the file cannot be written.
+            If it cannot be written.
         """
-        if self.read()[-1:] == [identity]:
-            return
-        path = self.folder / "models"
-        try:
-            with path.open("a+b") as file:
-                file.seek(0)
-                whole = file.read()
-                begin = b"\n" if whole and not whole.endswith(b"\n") else b""  # a crash in the middle of a line
-                file.write(begin + identity.encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            if not whole:
-                flush_folder(self.folder)
-        except OSError as error:
-            raise PersistenceError(
-                f"cannot write {path}: {error.strerror}. Check the free space, or set another folder as state"
-            ) from None
+        known = self.read()
+        if known[-1:] != [identity]:
+            self.states.write(_JOURNAL, "".join(f"{each}\n" for each in (*known, identity)).encode())
+        self.states.publish(_JOURNAL)
 
     def is_later(self, identity: str, than: str) -> bool:
         """Return whether a model was added after the last occurrence of another one."""
@@ -251,8 +237,15 @@ def _check_fields(settings: ServiceSettings, trained: TrainedModel) -> None:
         )
 
 
-def _kept_at(folder: Path, identity: str) -> Path:
-    return folder / f"{identity}.model"
+_JOURNAL = "models"
+
+
+def _state_of(identity: str) -> str:
+    return f"{identity}.model"
+
+
+def _of_archive(data: bytes, name: str) -> OpenSetRecognizer:
+    return restored(OpenSetRecognizer, from_bytes(data, "recognizer", recognizer, name=name))
 
 
 LOOK_SECONDS = 2.0
@@ -266,8 +259,8 @@ class CurrentModel:
     ----------
     settings
         Of the service.
-    folder
-        Folder for the model and the journal, or ``None`` to store nothing.
+    kept
+        Whether the model and the journal are stored among the states of the group.
 
     Attributes
     ----------
@@ -282,8 +275,8 @@ class CurrentModel:
         If the training of the model has not ended.
     """
 
-    def __init__(self, settings: ServiceSettings, folder: Path | None) -> None:
-        self._settings, self._folder = settings, folder
+    def __init__(self, settings: ServiceSettings, *, kept: bool = True) -> None:
+        self._settings, self._kept = settings, kept
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)
@@ -291,18 +284,12 @@ class CurrentModel:
         self._keep(self.model)
 
     def _keep(self, model: ModelFile) -> None:
-        if self._folder is None:
+        if not self._kept:
             return
-        log = state_copies(self._settings, self._folder)
-        if log is not None:
-            with start_explained(self._settings):
-                log.pull(0)
-        model.keep(self._folder)
-        Journal(self._folder).append(model.identity)
-        if log is not None:
-            with closing(log):
-                for path in (_kept_at(self._folder, model.identity), self._folder / "models"):
-                    log.put(path.name)
+        with closing(open_states(self._settings)) as states, start_explained(self._settings):
+            states.refresh(0)
+            Journal(states).append(model.identity)  # first, so that no other worker deletes an old file of the model
+            model.keep(states)
 
     def look(self) -> None:
         """Check regularly whether the file has changed, and log it once."""
@@ -331,7 +318,7 @@ class CurrentModel:
                 logger.info("%s holds the model that runs, %s: nothing changes", settings.model, model.identity)
                 self._digest = digest
                 return False
-            if self._folder is not None:
+            if self._kept:
                 self._check_fits(model)
             self._keep(model)
         except StreamOSRError as error:
@@ -355,6 +342,13 @@ class CurrentModel:
             model.check_carries(self.model)
         except InvalidParameter as error:
             raise InvalidParameter(f"{self._settings.model}: {error} (on_model_change: cold)") from None
+
+
+def digest_of(path: Path) -> str | None:
+    """Return the digest of a file, or ``None`` if it cannot be read."""
+    with suppress(OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return None
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -46,7 +46,7 @@ class Recovery:
     model
         Model of the service.
     snapshots
-        Folder of snapshots.
+        Snapshots of the group.
     published
         As for :class:`.partition_position.PositionReader`.
 
@@ -64,14 +64,14 @@ class Recovery:
         published: Callable[[Place], int | None] = lambda place: None,
     ) -> None:
         self._settings, self._model, self._snapshots = settings, model, snapshots
-        self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
+        self.lives = {topic: Incarnations(snapshots.states, topic) for topic in settings.inputs}
         self._standing = PositionReader(settings, snapshots, self.lives, published)
         self._size = settings.batch_size or model.batch_size
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
         self._seldom = Seldom()
-        self._journal = Journal(snapshots.folder)
+        self._journal = Journal(snapshots.states)
 
     def progress(self, partition: Partition) -> Progress:
         """Return the metadata of a partition's offset."""
@@ -327,19 +327,19 @@ class Recovery:
 
     def _lost(self, place: Place, committed: Committed, error: LostError) -> ConnectorError:
         """Return an error with the remedy for a lost state."""
-        offset, first, folder = committed.offset, committed.first, self._snapshots.folder
+        offset, first, where = committed.offset, committed.first, self._snapshots.states.where
         gone = ""
         if offset is not None and offset < first:
             gone = f". The input has deleted the records from {offset} to {first - 1}, and they cannot be restored"
         return ConnectorError(
-            f"{place}: {error}{gone}. Restore the snapshots to {folder}, or set on_lost_state to cold: the stream "
+            f"{place}: {error}{gone}. Restore the snapshots to {where}, or set on_lost_state to cold: the stream "
             "then starts again from the committed offset"
         )
 
     def _kept(self, identity: str) -> ModelFile:
         """Load an earlier model of the group, which all partitions share."""
         if identity not in self._earlier:
-            self._earlier[identity] = ModelFile.kept(self._snapshots.folder, identity)
+            self._earlier[identity] = ModelFile.kept(self._snapshots.states, identity)
         return self._earlier[identity]
 
     @staticmethod

@@ -28,7 +28,6 @@ from .models import CurrentModel, ModelFile
 from .progress_log import ProgressLog
 from .reading import POLL_SECONDS, Reader
 from .reconcile import Reconciliation
-from .snapshots import open_folder
 from .streams import Streams
 from .topic_monitor import Watch
 from .topics import topics_of
@@ -335,9 +334,8 @@ class Service(Loop):
         stats: ServiceStats | None = None,
     ) -> None:
         stats = ServiceStats() if stats is None else stats
-        folder = open_folder(settings)
-        model = CurrentModel(settings, folder).model if model is None else model
-        streams = Streams(settings, model, folder, stats)
+        model = CurrentModel(settings).model if model is None else model
+        streams = Streams(settings, model, stats)
         super().__init__(settings, streams, Watch(settings, topics_of(settings), stats), stats, make_producer)
 
 

@@ -95,7 +95,7 @@ class SnapshotPolicy:
     settings
         What the operator has set.
     snapshots
-        Folder of snapshots.
+        Snapshots of the group.
     recovery
         Recovery, which creates the metadata of offsets.
     stats

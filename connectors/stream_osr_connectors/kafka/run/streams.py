@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from stream_osr.errors import ConnectorError, PersistenceError
@@ -28,6 +27,7 @@ from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
 from ..wire.subclasses import largest_summary
 from .cuts import Cut, ready, replayed
+from .group_states import open_states
 from .job import Job, Loaded, NotLoadable, TransactionContent
 from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
@@ -39,7 +39,6 @@ from .publishing import PendingBatch, Publishing, account, begin_counts, follow
 from .recovery import LaterModelError, Recovery
 from .snapshot_policy import Owned, SnapshotPolicy
 from .snapshots import Snapshots
-from .state_copies import state_copies
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
 
@@ -70,17 +69,15 @@ class Streams(Job):
         Settings of the service.
     model
         The trained model.
-    folder
-        Folder of the group's snapshots.
     stats
         Statistics to update.
     """
 
-    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, stats: ServiceStats) -> None:
+    def __init__(self, settings: ServiceSettings, model: ModelFile, stats: ServiceStats) -> None:
         self._settings, self._model, self._stats = settings, model, stats
         stats.model, stats.fingerprint = model.identity, model.trained.fingerprint
-        self._log = state_copies(settings, folder)
-        self._snapshots = Snapshots(folder, settings.snapshots, self._log)
+        self._states = open_states(settings, stats.storage)
+        self._snapshots = Snapshots(self._states, settings.snapshots)
         self._recovery = Recovery(settings, model, self._snapshots, self._published)
         self._lives = self._recovery.lives
         self._keeper = SnapshotPolicy(settings, self._snapshots, self._recovery, stats)
@@ -110,8 +107,8 @@ class Streams(Job):
         settings, trained = self._settings, self._model.trained
         takes = watch.seen.takes
         check_sizes(settings, takes, largest_summary(trained))
-        if self._log is not None:
-            self._log.pull()
+        logger.info("states: %s", self._states.described)
+        self._states.refresh()
         self._commands.open()
         self._watch = watch
         for topic, topic_id in watch.topic_ids.items():
@@ -119,7 +116,7 @@ class Streams(Job):
         committed = watch.committed()
         self._recovery.check(committed)
         self._bounds.set(watch.stops())
-        remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed, self._log)
+        remove_orphans(self._states, settings.inputs, self._model.identity, committed)
 
     def input_recreated(self, topic: str, topic_id: str) -> None:
         """Continue with an input. If it was created again, the setting on_lost_state applies."""
@@ -133,8 +130,6 @@ class Streams(Job):
             self._recovery.forget(topic)
             life.tell(far, settings.on_lost_state)
         life.keep()
-        if self._log is not None and life.path.exists():
-            self._log.put(life.path.name)
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, TopicLimits()).bytes
         names = {each: its.name for each, its in self._lives.items()}
         publisher = Publisher(settings, trained.fingerprint, largest, names)
@@ -145,8 +140,7 @@ class Streams(Job):
     def close(self) -> None:
         """Close the topics of commands and states."""
         close(self._commands.close, CLOSE_SECONDS)
-        if self._log is not None:
-            self._log.close()
+        self._states.close()
 
     # Partitions.
 
@@ -160,8 +154,7 @@ class Streams(Job):
         if (where.offset or 0) > where.end and self._may_lag(place):  # its leader may be new
             return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
-            if self._log is not None:
-                self._log.pull(place.partition)
+            self._states.refresh(place.partition)
             found = self._recovery.find(place, where, self._commands.end)
         except (ClientError, LaterModelError) as error:
             return NotLoadable(str(error))

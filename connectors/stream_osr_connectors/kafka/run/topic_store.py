@@ -37,7 +37,7 @@ DIGEST = 16
 REUSED_SECONDS = 5.0
 """Time after its last use for which the consumer is used again. A new one takes some tenths of a second."""
 RECENT = 64 << 20
-"""Bytes of states in memory between a list and the calls of `get`. Further states are read again."""
+"""Bytes of states in memory between a list and the calls of `get`. Of more, the oldest are read again."""
 
 _seldom = Seldom()
 
@@ -61,13 +61,17 @@ class _Whole(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """State in the topic: description, partition, first and last offset, and whether the key names the position."""
+    """State in the topic: description, partition, first and last offset, and whether the key names the position.
+
+    ``at`` is its time in seconds since 1970.
+    """
 
     whole: _Whole
     partition: int
     begin: int
     end: int
     named: bool
+    at: float
 
 
 class TopicStore(StateStore):
@@ -111,7 +115,6 @@ class TopicStore(StateStore):
         ClientError
             If the brokers do not answer.
         """
-        self._recent.clear()
         with self._following() as follower:
             first, ends = follower.bounds()
             count = len(follower.places)
@@ -141,6 +144,10 @@ class TopicStore(StateStore):
         """Return the SHA-256 digest in the description."""
         return self._index[state].whole.digest if state in self._index else None
 
+    def modified(self, state: StoredState) -> float | None:
+        """Return the timestamp of the description."""
+        return self._index[state].at if state in self._index else None
+
     def put(self, state: StoredState, data: bytes) -> None:
         """Publish a state in `transaction_deadline`.
 
@@ -162,8 +169,10 @@ class TopicStore(StateStore):
             values = [*parts, json.dumps(whole).encode()]
             offsets = self._send(producer, number, dict(zip(keys, values, strict=True)))
         self._forget(number, 0, offsets[-1] + 1)
+        if time.monotonic() - self._followed > REUSED_SECONDS:
+            self._recent.clear()  # all partitions are loaded
         self._recent.pop(state, None)
-        self._index[state] = _Published(whole, number, offsets[0], offsets[-1], named)
+        self._index[state] = _Published(whole, number, offsets[0], offsets[-1], named, time.time())
         self._ends[number] = offsets[-1] + 1
 
     def drop(self, state: StoredState) -> None:
@@ -286,9 +295,11 @@ class TopicStore(StateStore):
             return
         own = self._parts.pop(state, {})
         begin = min((own[at].offset for at in range(whole.parts)), default=record.offset)
-        self._index[state] = _Published(whole, record.partition, begin, record.offset, bool(position))
-        if sum(map(len, self._recent.values())) + len(data) <= RECENT:
-            self._recent[state] = data
+        at = record.timestamp / 1000
+        self._index[state] = _Published(whole, record.partition, begin, record.offset, bool(position), at)
+        self._recent[state] = data
+        while sum(map(len, self._recent.values())) > RECENT:
+            del self._recent[next(iter(self._recent))]
 
     def _fetch(self, state: StoredState) -> bytes | None:
         found = self._index.get(state)

@@ -1,0 +1,140 @@
+"""The disk of the machine is slow or full. Beside a topic or a URL it holds only a copy of the states."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.kafka.faults.trials import Site, Trial, until
+
+SLOW = '''
+import os, time
+
+_fsync = os.fsync
+
+
+def fsync(descriptor):
+    """Flush a file on a disk that takes as many seconds as the file says, if there is one."""
+    try:
+        with open({seconds!r}) as file:
+            time.sleep(float(file.read()))
+    except FileNotFoundError:
+        pass
+    _fsync(descriptor)
+
+
+os.fsync = fsync
+'''
+"""Module that Python imports at its start."""
+
+ROOM = 4096
+"""Bytes that a file may have when the disk is full; the log is read before."""
+
+WITHIN = 5.0
+"""Seconds within which a disk that hangs is reported, after the three for which it may take its time."""
+
+KINDS = ["folder", "topic", "url"]
+
+
+class DiskTrial(Trial):
+    """A service with its state in a folder alone, in a topic, or below a URL; its disk can become slow."""
+
+    def __init__(self, site: Site, kind: str, **settings: Any) -> None:
+        own: dict[str, Any] = {"state_topic": None, "state_url": None}
+        if kind == "topic":
+            own["state_topic"] = f"state-{uuid.uuid4().hex[:8]}"
+        if kind == "url":
+            own = {"state_topic": None, "state_url": (site.folder / "all").as_uri()}
+        super().__init__(site, snapshot_interval=1.0, log_level="info", **own, **settings)
+        self.copied = kind != "folder"
+        self.seconds = site.folder / "seconds"
+        (folder := site.folder / "python").mkdir()
+        (folder / "sitecustomize.py").write_text(SLOW.format(seconds=str(self.seconds)))
+        self.environment = {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+    def begin(self, n: int = 120, **environment: str) -> None:
+        """Start it on this disk."""
+        super().begin(n, **self.environment, **environment)
+
+    def await_trouble(self, *words: str) -> None:
+        """Decide on until the trouble of the copy is in the log, in /readyz and in the metrics."""
+        begun = time.monotonic()
+        while not self.lines("WARNING", "lacks", *words):
+            self.decide(20)
+            assert time.monotonic() - begun < 3 * WITHIN, self.tail()
+        code, text = self.ready()
+        assert code == 200
+        assert "every worker is ready" in text
+        assert "the copy of" in text
+        assert all(word in text for word in words)
+        assert self.figure("state_copy_behind") >= 1
+        assert len(self.lines("WARNING", "lacks")) == 1
+
+    def await_complete(self) -> None:
+        """Decide on until the copy has all states again, which is logged."""
+        self.decide(100)
+        until(lambda: self.figure("state_copy_behind") == 0, 40, self.tail)
+        self.await_line("has all states again")
+        assert "the copy of" not in self.ready()[1]
+
+    def goes_on_without_the_disk(self) -> None:
+        """Check that snapshots go on, and that a start after SIGKILL has the bits."""
+        for _ in range(3):
+            self.decide(100)
+            time.sleep(1.1)
+        until(lambda: self.figure("snapshot_age_seconds") < 4, 10, self.tail)
+        self.worker.kill()
+
+
+@pytest.mark.fault("the disk of the machine is slow or hangs")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_disk_is_slow(site: Site, kind: str) -> None:
+    """A copy is written when it can be. A folder alone holds the service up, which is said while it hangs."""
+    trial = DiskTrial(site, kind)
+    trial.begin()
+    trial.seconds.write_text("25")
+    if trial.copied:
+        trial.await_trouble("writing", "takes")
+        trial.goes_on_without_the_disk()
+        trial.seconds.unlink()
+        trial.begin(100)
+    else:
+        trial.feed(100)
+        trial.await_not_ready("writing", trial.stream.topic, "takes", seconds=4 * WITHIN)
+        assert 3 < trial.figure("state_wait_seconds") < 3 + WITHIN
+        trial.await_line("WARNING", "nothing is decided meanwhile", "takes", seconds=WITHIN)
+        trial.seconds.unlink()
+        trial.feed(100)
+        trial.await_line("INFO", "the loop goes on", seconds=60)
+        trial.await_ready()
+    trial.goes_on()
+
+
+@pytest.mark.fault("the disk of the machine is full, and the states are elsewhere")
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_disk_is_full(site: Site, kind: str) -> None:
+    """Snapshots go to the topic or URL, and the copy is completed when there is room again."""
+    trial = DiskTrial(site, kind)
+    trial.begin()
+    process = trial.worker.process.pid
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (trial.worker.log.stat().st_size + ROOM, before[1]))
+    if kind == "url":  # on the same disk here
+        resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+        folder = site.folder / "one" / "state"
+        folder.rename(site.folder / "away")
+        folder.touch()
+    trial.await_trouble("cannot write to")
+    if kind == "url":
+        folder.unlink()
+        (site.folder / "away").rename(folder)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+    trial.await_complete()
+    trial.goes_on_without_the_disk()
+    trial.begin(100)
+    trial.goes_on()
