@@ -88,6 +88,7 @@ def close_arrivals(
     parameters: Parameters,
     *,
     release: bool = False,
+    attempt: bool = False,
 ) -> tuple[Stream, BatchOutput]:
     """Decide a micro-batch. Floods of events are summarised (:mod:`stream_osr.stream.announcements`).
 
@@ -105,6 +106,8 @@ def close_arrivals(
         Sampler settings and seed.
     release
         Whether to release all delayed decisions and to summarise the waiting events.
+    attempt
+        Whether only an error matters. Then the results are without meaning, and nothing follows the decisions.
     """
     announced = set(stream.life.ids[stream.life.emerged].tolist())
     unknown_keys: list[Any] = []
@@ -113,7 +116,9 @@ def close_arrivals(
         if evidence:
             stream, unknown_keys = learn_evidence(stream, evidence, parameters)
             stream = with_references(trained, stream)
-        if len(arrived.keys):
+        if attempt and len(arrived.keys):
+            _judge(trained, stream, arrived, parameters, attempt=True)
+        elif len(arrived.keys):
             stream, events = _go_through(trained, stream, arrived, parameters)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
     state = stream.chains[0].state
@@ -142,7 +147,7 @@ def _go_through(
 
 
 def _judge(
-    trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
+    trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters, *, attempt: bool = False
 ) -> tuple[Stream, list[Event], BatchPosterior]:
     """Run a batch through its stages in the stream's present frame."""
     noticed, missing = arrived.noticed, arrived.missing
@@ -160,6 +165,8 @@ def _judge(
         raw = as_first(noticed, posterior.raw)
         shown = posterior._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
+    if attempt:
+        return stream, [], posterior
     after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, posterior, parameters)
     failed = list[Event]()
     if noticed is not None:

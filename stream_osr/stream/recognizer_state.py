@@ -211,10 +211,13 @@ def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerS
     return state, output.then(closed)
 
 
-def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerState, BatchOutput]:
+def close(
+    state: RecognizerState, *, release: bool = False, attempt: bool = False
+) -> tuple[RecognizerState, BatchOutput]:
     """Decide the instances of the buffer, and apply the waiting labels.
 
     Labels for instances of the buffer wait for the next batch. With ``release`` all delayed decisions are released.
+    An ``attempt`` only shows whether the instances can be decided.
     """
     assert state.trained is not None
     assert state.stream is not None
@@ -232,7 +235,8 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         waiting = set(arrived.keys)
         later = [each for each in state.evidence if each.row is None and each.key in waiting]
         now = [each for each in state.evidence if each.row is not None or each.key not in waiting]
-    stream, output = close_arrivals(state.trained, state.stream, arrived, now, state.parameters, release=release)
+    its = {"attempt": True} if attempt else {"release": release}
+    stream, output = close_arrivals(state.trained, state.stream, arrived, now, state.parameters, **its)
     return replace(state, stream=stream, buffer=[], evidence=later), output
 
 
@@ -241,8 +245,9 @@ def set_aside(
 ) -> tuple[RecognizerState, list[FailedDecision]]:
     """Remove the instances and labels that make the closing of the micro-batch fail.
 
-    If they cannot be found, all instances are removed, and also the waiting labels if these alone fail. The search
-    ends with a lack of memory, unless that is one of the ``fatal`` errors, which are raised.
+    If they cannot be found, all instances are removed, and also the waiting labels if these alone fail. ``reason`` is
+    the text of the error. The search ends with a lack of memory, unless that is one of the ``fatal`` errors, which
+    are raised.
     """
     trained, _ = state.running
 
@@ -256,7 +261,12 @@ def set_aside(
 
     items: list[BufferedInstance | Evidence] = [*state.buffer, *state.evidence]
     with nullcontext() if MemoryError in fatal else suppress(MemoryError):
-        if culprits := find_culprits(items, lambda some: _failure(_only(state, some))):
+        bare = _bare(state)
+        attempts = (
+            lambda some: _failure(_only(state, some)),
+            lambda some: _failure(_only(bare, some), attempt=True),
+        )
+        if culprits := find_culprits(items, *attempts, reason):
             numbers = {number for number, _ in culprits}
             rest = [item for number, item in enumerate(items) if number not in numbers]
             return _only(state, rest), failed(items[number] for number in sorted(numbers))
@@ -270,15 +280,22 @@ def set_aside(
     return without, failed(state.buffer)
 
 
+def _bare(state: RecognizerState) -> RecognizerState:
+    """Return a state for attempts to close a micro-batch, with one chain and without checks of data and classes."""
+    trained, stream = state.running
+    stream = stream._replace(chains=stream.chains[:1], references=None, called=None, arrival=None, faults=None)
+    return replace(state, trained=replace(trained, references=None, order=None, usual=None), stream=stream)
+
+
 def _only(state: RecognizerState, items: Sequence[BufferedInstance | Evidence]) -> RecognizerState:
     """Return a state whose micro-batch has only some instances and labels."""
     evidence = [each for each in items if isinstance(each, Evidence)]
     return replace(state, buffer=[each for each in items if not isinstance(each, Evidence)], evidence=evidence)
 
 
-def _failure(state: RecognizerState) -> Exception | None:
+def _failure(state: RecognizerState, *, attempt: bool = False) -> Exception | None:
     try:
-        close(state)
+        close(state, attempt=attempt)
     except MemoryError:
         raise
     except Exception as error:

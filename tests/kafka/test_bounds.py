@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from collections.abc import Iterable
 from copy import copy
 from pathlib import Path
@@ -22,6 +24,7 @@ from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES
 from stream_osr_connectors.commands.parsing import parse_record
+from stream_osr_connectors.engine import stream
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings, command_topic
 from stream_osr_connectors.kafka.command_topic import CommandTopic, ask
@@ -223,11 +226,12 @@ class Failing:
     """Makes micro-batches fail that hold one of some instances, and counts how often one is closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: Iterable[str], labels: Iterable[str] = ()) -> None:
-        self.closed = 0
+        self.closed = self.attempts = 0
         close, keys, labels = recognizer_state.close, {*keys}, {*labels}
 
         def close_or_fail(state: RecognizerState, **named: Any) -> Any:
             self.closed += 1
+            self.attempts += bool(named.get("attempt"))
             found = sorted(keys & {arrived.key for arrived in state.buffer})
             found += sorted(labels & {evidence.label for evidence in state.evidence})
             if found:
@@ -236,6 +240,7 @@ class Failing:
 
         for module in (state_changes, recognizer_state):
             monkeypatch.setattr(module, "close", close_or_fail)
+        monkeypatch.setattr(stream, "_hourly", {})
 
 
 @pytest.fixture
@@ -278,6 +283,33 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
     following = records(SIZE, 200, 200)
     assert close(after, following)[1] == close(expected, following)[1]
     assert "dead letters are the records that make a micro-batch fail: " in caplog.text
+
+
+def test_the_search_closes_few_micro_batches(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that fails and the one without the culprit. The others are attempts, which cost less."""
+    failing = Failing(monkeypatch, ["k71"])
+    _, outcome = close(before, records(SIZE, 40, 40))
+    assert [r.offset for r, _ in outcome.taken.refused] == [71]
+    assert failing.closed - failing.attempts == 2
+    assert failing.attempts <= 2 * math.log2(SIZE) + 3
+
+
+def test_a_cause_is_logged_once_an_hour(
+    before: Partition, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the number of repetitions after an hour."""
+    Failing(monkeypatch, ["k50", "k60", "k70"])
+    now = time.monotonic()
+    for seconds in (0.0, 10.0, 20.0, stream.HOUR + 30.0):
+        monkeypatch.setattr(stream.time, "monotonic", lambda seconds=seconds: now + seconds)
+        close(before, records(SIZE, 40, 40))
+    lines = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
+    assert [line.partition(" (")[2] for line in lines] == ["", "", *["2 times more since the last line)"] * 2]
+    assert [line for line in lines if "could not be closed" in line] == [lines[0], lines[2]]
+    assert (
+        lines[1]
+        == "in/3: the step that ends at 104: dead letters are the records that make a micro-batch fail: 50, 60, 70"
+    )
 
 
 def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:

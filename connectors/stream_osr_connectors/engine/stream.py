@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
+import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -33,7 +35,7 @@ logger = logging.getLogger("stream_osr")
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""Most attempts at a call that closes a micro-batch."""
+"""Most attempts at a call that closes a micro-batch while memory is lacking, and most searches for its culprits."""
 
 Stage: TypeAlias = Literal["DECODE", "VALIDATE", "PROCESS", "ENCODE", "PUBLISH"]
 
@@ -79,9 +81,9 @@ class DecidedRecord(NamedTuple, Generic[T]):
 class RecordStream(Generic[T]):
     """A recognizer, and the records without a final decision.
 
-    A lack of memory or a defect may prevent the closing of a micro-batch. The stream tries it a few times, and then
-    closes the batch without its last record. If that fails, too, it refuses the records that make the batch fail, or
-    all of them if they cannot be found (:meth:`stream_osr.OpenSetRecognizer.set_batch_aside`).
+    A lack of memory or a defect may prevent the closing of a micro-batch. While memory is lacking, the stream tries
+    it a few times. Then it refuses the records that make the batch fail, or all of them if they cannot be found
+    (:meth:`stream_osr.OpenSetRecognizer.set_batch_aside`).
 
     Parameters
     ----------
@@ -96,7 +98,8 @@ class RecordStream(Generic[T]):
     recalls
         Whether each decision needs its record. Otherwise the records of rows that are decided at once are not known.
     fatal
-        Errors at the closing of a micro-batch that are raised at once. The stream has not changed then.
+        Errors at the closing of a micro-batch that are raised at once. With ``batch_size`` the caller then discards
+        the stream. Otherwise the stream has not changed.
     contributions
         Number of features whose contributions each decision has
         (:meth:`stream_osr.OpenSetRecognizer.contributions_many`). They are those of the state at the end of the
@@ -133,6 +136,8 @@ class RecordStream(Generic[T]):
         self.refused: list[tuple[T | None, Refusal]] = []
         self.accepted = self.labelled = self.skipped = self.counted = 0
         self._top, self._explained = contributions, deque[Contributions | None]()
+        self._known_failure: Exception | None = None
+        """Error of the closing of the micro-batch that is full now, if it has failed already."""
         self._features: deque[Mapping[Any, object]] = deque()
         """Features of the records that wait, if contributions are computed."""
         if contributions is not None:
@@ -169,7 +174,9 @@ class RecordStream(Generic[T]):
             check_record(model, record)
             if label is not None and not trains:
                 label = as_known(label, model.value.labels)
-            accepted = self._learn(item, learn, record.time, closes=label is None and not trains)
+            accepted = self._learn(
+                item, learn, record.time, closes=self._size is None and label is None and not trains
+            )
         except Exception as error:
             usual = isinstance(error, InvalidInstance | InvalidLabel)
             if not usual and (trains or isinstance(error, self._fatal)):
@@ -187,6 +194,8 @@ class RecordStream(Generic[T]):
             self.accepted += 1
             if self._top is not None:
                 self._features.append(record.features)
+            if self._size is not None and len(self.model.value.buffer) >= self._size:
+                self.close()
         else:
             self.labelled += 1
             if trains:
@@ -215,6 +224,22 @@ class RecordStream(Generic[T]):
         times, keys
             Time and key of each row.
         """
+        if self._size is None:
+            self._take_rows(items, rows, times, keys)
+            return
+        at = 0
+        while at < len(rows):
+            end = at + max(1, self._size - len(self.model.value.buffer))  # the batch size may have been larger before
+            self._take_rows(lambda at=at, end=end: items()[at:end], rows[at:end], times[at:end], keys[at:end])  # type: ignore[misc]
+            at = end
+
+    def _take_rows(
+        self,
+        items: Callable[[], Sequence[T]],
+        rows: np.ndarray,
+        times: Sequence[float | None],
+        keys: Sequence[Any],
+    ) -> None:
         before, names = self.model, self.model.trained.names
         try:
             decided = self._top is None
@@ -228,6 +253,7 @@ class RecordStream(Generic[T]):
             for item, row, t, key in zip(items(), rows.tolist(), times, keys, strict=True):
                 x: dict[Any, object] = dict(zip(names, row, strict=True))
                 self.take(item, Record(x, key, t))
+            self._known_failure = None
             return
         self.accepted += len(rows)
         known = self.recalls or self.model.pending
@@ -280,17 +306,18 @@ class RecordStream(Generic[T]):
             self._explained.extend(count * [None])
 
     def _with_rows(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> OpenSetRecognizer:
-        """Return the recognizer after some rows."""
+        """Return the recognizer after some rows, with ``batch_size`` at most those up to the end of a micro-batch."""
         if self._size is None:
             self.model.learn_rows(rows, t=times, key=keys)
             return self.model
-        model, at = copy(self.model), 0
-        while at < len(rows):
-            end = at + max(1, self._size - len(model.value.buffer))  # the batch size may have been larger before
-            model.learn_rows(rows[at:end], t=times[at:end], key=keys[at:end])
-            if len(model.value.buffer) >= self._size:
+        model = copy(self.model)
+        model.learn_rows(rows, t=times, key=keys)
+        if len(model.value.buffer) >= self._size:
+            try:
                 model.close_batch()
-            at = end
+            except Exception as error:
+                self._known_failure = error
+                raise
         return model
 
     def _learn(self, item: T, learn: Callable[[OpenSetRecognizer], None], t: float | None, *, closes: bool) -> bool:
@@ -301,8 +328,6 @@ class RecordStream(Generic[T]):
         if not closes or not self._is_due(t):
             learn(self.model)
             return True
-        if self._size is not None:
-            learn(copy(self.model))  # an error of the record
         error = self._failure(learn)
         if error is not None and (without := self._failure(OpenSetRecognizer.close_batch)) is not None:
             self._give_up(without)
@@ -314,33 +339,39 @@ class RecordStream(Generic[T]):
     def _is_due(self, t: float | None) -> bool:
         """Return whether a further instance at time ``t`` closes the micro-batch."""
         state = self.model.value
-        size = state.parameters.batch_size if self._size is None else self._size
-        return len(state.buffer) + 1 >= size or (t is not None and state.waited(t))
+        return len(state.buffer) + 1 >= state.parameters.batch_size or (t is not None and state.waited(t))
 
     def _close(self, close: Callable[[OpenSetRecognizer], None]) -> None:
-        if (error := self._failure(close)) is not None:
+        error, self._known_failure = self._known_failure, None
+        error = self._failure(close) if error is None else error
+        for _ in range(ATTEMPTS):
+            if error is None:
+                break
             self._give_up(error)
-            if (again := self._failure(close)) is not None:
-                self.abandon(again)
+            error = self._failure(close)
+        if error is not None:
+            self.abandon(error)
         self._explain()
 
     def _failure(self, call: Callable[[OpenSetRecognizer], None]) -> Exception | None:
-        """Make a call that may close a micro-batch. Return the error if every attempt fails."""
+        """Make a call that may close a micro-batch. Return the error, of the last attempt if memory is lacking."""
         failure: Exception | None = None
         for _ in range(ATTEMPTS):
             model = self.model if self._size is None else copy(self.model)
             try:
                 call(model)
-                if self._size is not None and len(model.value.buffer) >= self._size:
-                    model.close_batch()
             except self._fatal:
                 raise
+            except MemoryError as error:
+                failure = error
             except Exception as error:
                 failure = error
+                break
             else:
                 self.model = model
                 return None
-        logger.error("a micro-batch could not be closed in %d attempts", ATTEMPTS, exc_info=failure)
+        assert failure is not None
+        log_hourly(_place(failure), "a micro-batch could not be closed", failure)
         return failure
 
     def _give_up(self, error: Exception) -> None:
@@ -369,6 +400,30 @@ class RecordStream(Generic[T]):
                 item = known.get(id(label))
                 self.labelled -= item is not None
                 self.refused.append((item, Refusal("PROCESS", error, failed.popleft())))
+
+
+def _place(error: Exception) -> str:
+    """Return the type of an error, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
+
+
+HOUR = 3600.0
+
+_hourly: dict[str, tuple[float, int]] = {}
+"""Time of the last line about each cause, and number of repetitions since."""
+
+
+def log_hourly(cause: str, line: str, error: Exception | None = None) -> None:
+    """Log an error line at most once an hour for a cause. The next line has the number of repetitions."""
+    now = time.monotonic()
+    at, repeated = _hourly.get(cause, (-math.inf, 0))
+    if now - at < HOUR:
+        _hourly[cause] = at, repeated + 1
+        logger.debug("%s", line)
+        return
+    _hourly[cause] = now, 0
+    logger.error("%s%s", line, f" ({repeated} times more since the last line)" if repeated else "", exc_info=error)
 
 
 def check_record(model: OpenSetRecognizer, record: Record) -> None:

@@ -20,7 +20,7 @@ from stream_osr import Event, OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
 from stream_osr.printable_text import brief
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.engine import DecidedRecord, RecordStream, Refusal
+from stream_osr_connectors.engine import DecidedRecord, RecordStream, Refusal, log_hourly
 from stream_osr_connectors.values import DecodeError
 
 from ...commands.command import Command
@@ -327,8 +327,8 @@ class _Step:
         stream.model.value.count_refused(len(stream.refused), counted=stream.counted)
         failed = [str(received.offset) for received, why in stream.refused if received and why.failed is not None]
         if failed:
-            text = "%s: dead letters are the records that make a micro-batch fail: %s"
-            logger.error(text, self._about, ", ".join(failed))
+            text = f"{self._about}: dead letters are the records that make a micro-batch fail: {', '.join(failed)}"
+            log_hourly(f"{self._place} fails", text)
         for received, refusal in stream.refused:
             if received is not None:
                 self._taken.refused.append((received, refusal))
