@@ -6,11 +6,14 @@ import os
 import resource
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kafka.faults.trials import Site, Trial, until
+from tests.kafka.faults.trials import FOLDER_ALONE, Site, Trial, until
 
 SLOW = '''
 import os, time
@@ -45,13 +48,14 @@ class DiskTrial(Trial):
     """A service with its state in a folder alone, in a topic, or below a URL; its disk can become slow."""
 
     def __init__(self, site: Site, kind: str, **settings: Any) -> None:
-        own: dict[str, Any] = {"state_topic": None, "state_url": None}
+        own = dict(FOLDER_ALONE)
         if kind == "topic":
             own["state_topic"] = f"state-{uuid.uuid4().hex[:8]}"
         if kind == "url":
-            own = {"state_topic": None, "state_url": (site.folder / "all").as_uri()}
+            own["state_url"] = (site.folder / "all").as_uri()
         super().__init__(site, snapshot_interval=1.0, log_level="info", **own, **settings)
         self.copied = kind != "folder"
+        self.state = Path(self.stream.settings["state"])
         self.seconds = site.folder / "seconds"
         (folder := site.folder / "python").mkdir()
         (folder / "sitecustomize.py").write_text(SLOW.format(seconds=str(self.seconds)))
@@ -82,13 +86,14 @@ class DiskTrial(Trial):
         self.await_line("has all states again")
         assert "the copy of" not in self.ready()[1]
 
-    def goes_on_without_the_disk(self) -> None:
-        """Check that snapshots go on, and that a start after SIGKILL has the bits."""
+    def goes_on_without_the_disk(self, *, kill: bool = True) -> None:
+        """Check that snapshots go on. Then kill it: the next start has the bits (:meth:`goes_on`)."""
         for _ in range(3):
             self.decide(100)
             time.sleep(1.1)
-        until(lambda: self.figure("snapshot_age_seconds") < 4, 10, self.tail)
-        self.worker.kill()
+        until(lambda: self.figure("snapshot_age_seconds") < 2 * self.stream.partitions + 2, 10, self.tail)
+        if kill:
+            self.worker.kill()
 
 
 @pytest.mark.fault("the disk of the machine is slow or hangs")
@@ -101,8 +106,8 @@ def test_the_disk_is_slow(site: Site, kind: str) -> None:
     if trial.copied:
         trial.await_trouble("writing", "takes")
         trial.goes_on_without_the_disk()
-        trial.seconds.unlink()
         trial.begin(100)
+        trial.seconds.unlink()
     else:
         trial.feed(100)
         trial.await_not_ready("writing", trial.stream.topic, "takes", seconds=4 * WITHIN)
@@ -115,26 +120,36 @@ def test_the_disk_is_slow(site: Site, kind: str) -> None:
     trial.goes_on()
 
 
+@contextmanager
+def full(trial: DiskTrial) -> Iterator[None]:
+    """Let the disk of the copy have no room. The URL has room, though it is on the same disk here."""
+    if trial.stream.settings.get("state_url"):
+        away = trial.state.with_name("away")
+        trial.state.rename(away)
+        trial.state.touch()
+        yield
+        trial.state.unlink()
+        away.rename(trial.state)
+        return
+    process = trial.worker.process.pid
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (trial.worker.log.stat().st_size + ROOM, before[1]))
+    yield
+    with suppress(ProcessLookupError):
+        resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+
+
 @pytest.mark.fault("the disk of the machine is full, and the states are elsewhere")
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_the_disk_is_full(site: Site, kind: str) -> None:
     """Snapshots go to the topic or URL, and the copy is completed when there is room again."""
     trial = DiskTrial(site, kind)
     trial.begin()
-    process = trial.worker.process.pid
-    before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (trial.worker.log.stat().st_size + ROOM, before[1]))
-    if kind == "url":  # on the same disk here
-        resource.prlimit(process, resource.RLIMIT_FSIZE, before)
-        folder = site.folder / "one" / "state"
-        folder.rename(site.folder / "away")
-        folder.touch()
-    trial.await_trouble("cannot write to")
-    if kind == "url":
-        folder.unlink()
-        (site.folder / "away").rename(folder)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+    with full(trial):
+        trial.await_trouble("cannot write to")
+        trial.goes_on_without_the_disk(kill=False)
     trial.await_complete()
-    trial.goes_on_without_the_disk()
+    with full(trial):
+        trial.goes_on_without_the_disk()
     trial.begin(100)
     trial.goes_on()

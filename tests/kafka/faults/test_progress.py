@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr_connectors.kafka.run import snapshot_policy
 from tests.kafka.decoders import SECONDS
-from tests.kafka.faults.trials import Site, Trial, Watch, running, until
+from tests.kafka.faults.trials import FOLDER_ALONE, Site, Trial, Watch, running, until
 from tests.kafka.streams import check_exactly_once, instances
 
 SIZE = 32
@@ -41,7 +41,7 @@ def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.Mon
     """The room beside the committed offset fills up; from three quarters on, micro-batches close when full."""
     monkeypatch.setattr(snapshot_policy, "MOST_CHARACTERS", 120)  # 4000 last for half an hour
     monkeypatch.setattr(snapshot_policy, "FEW_STEPS", 5)
-    trial = Trial(site, 1, snapshot_interval=0.5, max_wait=0.05)
+    trial = Trial(site, 1, snapshot_interval=0.5, max_wait=0.05, **FOLDER_ALONE)
     folder = Path(str(trial.stream.settings["state"])) / str(trial.stream.settings["group"])
     records, sent = instances(240, 1), 1
     with running(trial.stream) as service, Watch(trial.stream) as watch:

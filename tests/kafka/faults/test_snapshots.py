@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.faults.trials import Site, Trial, until
+from tests.kafka.faults.trials import FOLDER_ALONE, Site, Trial, until
 
 ROOM = 4096
 """Bytes that a file may have when the disk is full; the log is read before."""
@@ -28,7 +28,7 @@ def await_newer(trial: Trial) -> None:
 @pytest.mark.fault("no room for snapshots")
 def test_no_room_for_snapshots(site: Site) -> None:
     """It decides on and says what cannot be written; when there is room again there are snapshots again."""
-    trial = Trial(site, snapshot_interval=1.0, log_level="info")
+    trial = Trial(site, snapshot_interval=1.0, log_level="info", **FOLDER_ALONE)
     trial.begin(100)
     await_newer(trial)
     process = trial.worker.process.pid
@@ -55,7 +55,7 @@ def test_no_room_for_snapshots(site: Site) -> None:
 @pytest.mark.fault("every snapshot is damaged")
 def test_snapshots_are_damaged(site: Site) -> None:
     """An older one leads to the same bits, by a longer replay; without any, the service ends with an error."""
-    trial = Trial(site, snapshot_interval=1.0, state_topic=None)
+    trial = Trial(site, snapshot_interval=1.0, **FOLDER_ALONE)
     trial.begin(200)
     for _ in range(2):
         trial.decide(200)

@@ -48,6 +48,9 @@ POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
 STATE = os.environ.get("FAULTS_STATE")
 """Whether every service has its state in a `topic` or below a `url`, not only those of the faults of this topic."""
 
+FOLDER_ALONE: dict[str, Any] = {"state_topic": None, "state_url": None}
+"""Settings of a service with its state in its folder, whatever `STATE` is."""
+
 LONG = (("long", b"x" * 60_000),)
 """Headers that make a decision large."""
 
