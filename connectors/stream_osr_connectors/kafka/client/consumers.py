@@ -208,27 +208,32 @@ class GroupConsumer:
             position: int | None = self._client.position(TopicPartition(*place), timeout_ms=1000)
         return position
 
-    def where(self, place: Place, since: int | None = None) -> Committed:
-        """Return the state of a partition at the broker.
+    def where(self, places: Sequence[Place], since: int | None = None) -> dict[Place, Committed]:
+        """Return the state of partitions at the brokers.
+
+        A request for all of them is not slower than one for each, which may wait for a fetch of records.
 
         Parameters
         ----------
-        place
-            The partition.
+        places
+            The partitions.
         since
-            Start time of a stream without a committed offset, in milliseconds since 1970, or ``None``.
+            Start time of streams without a committed offset, in milliseconds since 1970, or ``None``.
         """
-        own, milliseconds = TopicPartition(*place), int(1000 * ANSWER_SECONDS)
-        committed = self.committed(place)
+        own, milliseconds = [TopicPartition(*place) for place in places], int(1000 * ANSWER_SECONDS)
+        committed = [self.committed(place) for place in places]
+        out = {}
         with translated(self._needs):
-            first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
-            end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
-            begin = None
-            if committed is None and since is not None:
-                found = self._client.offsets_for_times({own: since}, timeout_ms=milliseconds)[own]
-                begin = end if found is None else int(found.offset)
-        offset, metadata = (None, "") if committed is None else committed
-        return Committed(offset, metadata, first, end, begin)
+            firsts = self._client.beginning_offsets(own, timeout_ms=milliseconds)
+            ends = self._client.end_offsets(own, timeout_ms=milliseconds)
+            new = {each: since for each, offset in zip(own, committed, strict=True) if offset is None}
+            begins = {} if since is None or not new else self._client.offsets_for_times(new, timeout_ms=milliseconds)
+        for place, each, offset in zip(places, own, committed, strict=True):
+            found = begins.get(each)
+            begin = None if each not in begins else ends[each] if found is None else int(found.offset)
+            at, metadata = (None, "") if offset is None else offset
+            out[place] = Committed(at, metadata, firsts[each], ends[each], begin)
+        return out
 
     def committed(self, place: Place) -> Offset | None:
         """Return the committed offset of any partition, or ``None``."""

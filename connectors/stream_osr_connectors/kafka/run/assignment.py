@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..backoff import Backoff
-from ..client.interface import ClientError
+from ..client.interface import ClientError, Committed
 from ..log import Seldom
 from ..places import Place
 from ..stats import PartitionStats, ServiceStats
@@ -22,6 +22,9 @@ from .transactions import InDoubtError, Transactions
 
 AGAIN_SECONDS = 1.0
 """Seconds before a retry of a waiting partition."""
+
+AT_ONCE = 32
+"""Most partitions for which the brokers and the states are asked at once."""
 
 TURN_SECONDS = 0.5
 """Seconds of loading in one iteration of the loop, so that loaded partitions continue."""
@@ -134,23 +137,48 @@ class Assignment:
 
     def load(self) -> None:
         """Load partitions that can be loaded now, and leave the rest to later iterations."""
-        assigned, ends = self._reader.assigned, time.monotonic() + TURN_SECONDS
+        assigned, spent = self._reader.assigned, 0.0
         self.forget(*self._assigned.keys() - assigned)
-        for place in sorted(assigned - set(self._job.owned)):
-            its = self._assigned.setdefault(place, Assigned(time.monotonic()))
-            if time.monotonic() < its.again or not self._is_seen(place, its):
-                continue
-            if why := self._watch.held_up(place):
-                self._wait(place, its, why)
-                continue
-            self._load(place, its)
-            if time.monotonic() > ends:
-                return
+        due = [place for place in sorted(assigned - set(self._job.owned)) if self._is_due(place)]
+        for first in range(0, len(due), AT_ONCE):
+            places = due[first : first + AT_ONCE]
+            found = self._where(places) if len(places) > 1 else {}
+            begun = (
+                time.monotonic() - spent
+            )  # a request may wait for a fetch of records, and is worth some partitions
+            for place in places:
+                self._load(place, self._assigned[place], found.get(place))
+                if (spent := time.monotonic() - begun) > TURN_SECONDS:
+                    return
 
-    def _load(self, place: Place, its: Assigned) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether partitions wait for nothing but their turn."""
+        return any(not its.why for its in self._assigned.values())
+
+    def _is_due(self, place: Place) -> bool:
+        its = self._assigned.setdefault(place, Assigned(time.monotonic()))
+        if time.monotonic() < its.again or not self._is_seen(place, its):
+            return False
+        if why := self._watch.held_up(place):
+            self._wait(place, its, why)
+        return not why
+
+    def _where(self, places: Sequence[Place]) -> Mapping[Place, Committed]:
+        """Return the state of partitions at the brokers, or nothing if a request for one of them fails."""
         try:
             self._transactions.open()  # what a failed one has begun hides what is committed until it is ended
-            where = self._reader.client.where(place, self._since)
+            found = self._reader.client.where(places, self._since)
+        except (ClientError, InDoubtError):
+            return {}
+        self._job.expect(places)  # afterwards: a state is published before an offset that needs it
+        return found
+
+    def _load(self, place: Place, its: Assigned, where: Committed | None) -> None:
+        try:
+            if where is None:
+                self._transactions.open()
+                where = self._reader.client.where([place], self._since)[place]
             loaded = self._job.load(place, where)
             if isinstance(loaded, NotLoadable):
                 if loaded.suspended:

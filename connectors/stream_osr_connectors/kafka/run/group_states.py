@@ -48,8 +48,8 @@ class GroupStates(Protocol):
     where: str
     described: str
 
-    def refresh(self, partition: int | None = None) -> None:
-        """Take notice of changes by other workers, for a partition and the group, or for all partitions."""
+    def refresh(self, *partitions: int) -> None:
+        """Take notice of changes by other workers, for the group and these partitions, or for all."""
 
     def names(self) -> list[str]:
         """Names of all states."""
@@ -109,7 +109,7 @@ class FolderStates(GroupStates):
             ) from None
         return self
 
-    def refresh(self, partition: int | None = None) -> None:
+    def refresh(self, *partitions: int) -> None:
         """Do nothing: the folder is read each time."""
 
     def names(self) -> list[str]:
@@ -178,7 +178,7 @@ class PublishedStates(GroupStates):
         with storage.doing("reading the folder of this machine"):
             self._copied = set(copy.names())
 
-    def refresh(self, partition: int | None = None) -> None:
+    def refresh(self, *partitions: int) -> None:
         """Read new records of the topic, or the list of states below the URL.
 
         Raises
@@ -190,7 +190,7 @@ class PublishedStates(GroupStates):
         PersistenceError
             If the store fails, or lost states cannot be published again.
         """
-        positions = None if partition is None else {0, partition}
+        positions = {0, *partitions} if partitions else None
         with self._storage.doing(f"reading {self.where}"):
             stored = {state for state in self._store.states(positions=positions) if _is_file(state.name)}
             gone = {state for state in self._known if positions is None or state.position in positions} - stored

@@ -70,6 +70,10 @@ class Job(Protocol):
     def check(self, watch: Watch) -> None:
         """Check all requirements at the start."""
 
+    def expect(self, places: Sequence[Place]) -> None:
+        """Read together what the next partitions need. The default does nothing."""
+        return
+
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Restore a partition to its committed state."""
 

@@ -36,6 +36,9 @@ from .transactions import InDoubtError, Transactions, UnpublishableError
 PUBLISH_SECONDS = 5.0
 """Seconds after which an iteration of the loop begins no further transaction, so that the consumer polls in time."""
 
+LOADING_SECONDS = 0.5
+"""The same while partitions are loaded, which get as much time (:data:`.assignment.TURN_SECONDS`)."""
+
 
 class Loop:
     """The loop that feeds a job and publishes its results.
@@ -130,7 +133,9 @@ class Loop:
         if (
             self._loading.waiting
             or not self._telling.has_its_share
-            or not self._job.finished(lambda place: self._reader.client.where(place, self._settings.start_time))
+            or not self._job.finished(
+                lambda place: self._reader.client.where([place], self._settings.start_time)[place]
+            )
         ):
             return False
         logger.info("the end that the setting stop names is reached")
@@ -229,7 +234,7 @@ class Loop:
             self._trouble = ""  # the failed records belong to another worker now
         running: tuple[TransactionContent, Running] | None = None
         ahead: TransactionContent | None = None
-        ends = time.monotonic() + PUBLISH_SECONDS
+        ends = time.monotonic() + (LOADING_SECONDS if self._loading.is_busy else PUBLISH_SECONDS)
         try:
             while True:
                 ahead = None if time.monotonic() > ends else self._job.prepare()

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from stream_osr.errors import ConnectorError, PersistenceError
@@ -87,6 +88,7 @@ class Streams(Job):
         self._batch_size = settings.batch_size or self._model.batch_size
         self._commands = CommandTopic(settings, stats)
         self._owned: dict[Place, Owned] = {}
+        self._expected: set[Place] = set()  # their states were read
         self._left_at: dict[Place, int] = {}  # how far partitions had come that were let go
         self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
         self._broken: dict[Place, str] = {}
@@ -149,12 +151,21 @@ class Streams(Job):
         """Loaded partitions."""
         return tuple(self._owned)
 
+    def expect(self, places: Sequence[Place]) -> None:
+        """Read the new states of the partitions. If this fails, :meth:`load` tries it again for each."""
+        self._expected.clear()
+        with suppress(ClientError, ConnectorError, PersistenceError):
+            self._states.refresh(*(place.partition for place in places))
+            self._expected.update(places)
+
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Restore a partition to its committed state."""
         if (where.offset or 0) > where.end and self._may_lag(place):  # its leader may be new
             return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
-            self._states.refresh(place.partition)
+            if place not in self._expected:
+                self._states.refresh(place.partition)
+            self._expected.discard(place)
             found = self._recovery.find(place, where, self._commands.end)
         except (ClientError, LaterModelError) as error:
             return NotLoadable(str(error))
