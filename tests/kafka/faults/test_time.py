@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -67,22 +69,45 @@ def test_records_from_another_time(site: Site) -> None:
     assert replaced == {(suffix, timestamp): 2 for suffix in ("decisions", "dlq") for timestamp in odd.values()}
 
 
-@pytest.mark.needs("faketime")
-@pytest.mark.fault("the clock is set back")
-def test_the_clock_is_set_back(site: Site) -> None:
-    """By an hour, in the middle of a stream; the clock that counts from the start of the machine goes on."""
-    library = faketime()
-    trial = Trial(site, snapshot_interval=1.0)
+def faked_clock(site: Site) -> tuple[Path, dict[str, str]]:
+    """Return the file with the offset of the service's clock, and the environment in which it counts."""
     clock = site.folder / "clock"
     clock.write_text("+0\n")
     (site.folder / "sitecustomize.py").write_text(SLEEP)
-    fake = {
-        "LD_PRELOAD": library,
+    return clock, {
+        "LD_PRELOAD": faketime(),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "PYTHONPATH": os.pathsep.join([str(site.folder), os.environ.get("PYTHONPATH", "")]),
     }
+
+
+@pytest.mark.needs("faketime")
+@pytest.mark.fault("the clock of the service is ahead")
+def test_the_clock_is_ahead(site: Site) -> None:
+    """By a year. The topic of states refuses such timestamps, and the line says so. Snapshots go on without them."""
+    trial = Trial(site, snapshot_interval=1.0, state_topic=f"state-{uuid.uuid4().hex[:8]}")
+    clock, fake = faked_clock(site)
+    clock.write_text("+365d\n")
+    trial.begin(120, **fake)
+    assert trial.await_line(
+        "WARNING", "the clock of this machine is", str(trial.stream.settings["state_topic"]), "ahead"
+    )
+    trial.decide(100, poison=True)
+    until(lambda: trial.figure("snapshot_age_seconds") < 5, 20, trial.tail)
+    assert not trial.lines("ERROR")
+    trial.worker.kill()
+    trial.begin(100)
+    trial.goes_on()
+
+
+@pytest.mark.needs("faketime")
+@pytest.mark.fault("the clock is set back")
+def test_the_clock_is_set_back(site: Site) -> None:
+    """By an hour, in the middle of a stream; the clock that counts from the start of the machine goes on."""
+    trial = Trial(site, snapshot_interval=1.0)
+    clock, fake = faked_clock(site)
     trial.begin(120, **fake)
     first = trial.worker.lines()[0]
     for offset in ("-3600", "-7200", "+0"):

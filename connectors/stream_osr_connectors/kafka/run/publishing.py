@@ -39,7 +39,7 @@ from ..stats import (
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received
 from ..wire.subclasses import Stamp, summary
-from ..wire.timestamps import HEADER, NO_TIME, clamped
+from ..wire.timestamps import HEADER, NO_TIME, clamped, refuses_timestamp
 from .model_metrics import OTHER, class_names
 from .partition import Partition
 from .topics import TopicLimits
@@ -162,7 +162,7 @@ class Publishing(NamedTuple):
 
     def _instead(self, message: Outgoing, closed: Sequence[PendingBatch], error: ClientError) -> Outgoing | None:
         settings, about = self.settings, message.place
-        if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
+        if refuses_timestamp(error) and message.timestamp != NO_TIME:
             logger.warning("%s: topic %s refuses a timestamp: %s. It is left out", about, message.topic, error)
             self.stats.add("timestamps_replaced", message.place)
             reported = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
+from ..wire.timestamps import NO_TIME, refuses_timestamp
 
 PART = 256 << 10
 """Largest part of a state in bytes. It fits into a record with the default limits of brokers."""
@@ -63,7 +65,7 @@ class _Whole(NamedTuple):
 class _Published(NamedTuple):
     """State in the topic: description, partition, first and last offset, and whether the key names the position.
 
-    ``at`` is its time in seconds since 1970.
+    ``at`` is its time in seconds since 1970, if it is known.
     """
 
     whole: _Whole
@@ -71,7 +73,7 @@ class _Published(NamedTuple):
     begin: int
     end: int
     named: bool
-    at: float
+    at: float | None
 
 
 class TopicStore(StateStore):
@@ -96,6 +98,7 @@ class TopicStore(StateStore):
     def __init__(self, settings: ServiceSettings, topic: str) -> None:
         self._settings, self._topic = settings, topic
         self._producer: PlainProducer | None = None
+        self._timestamp: int | None = None  # of the records
         self._follower: TopicFollower | None = None
         self._followed = -math.inf  # when it was used last
         self._read: dict[int, int] = {}  # next offset of each partition
@@ -167,7 +170,7 @@ class TopicStore(StateStore):
             number, named = state.position % count, state.position >= count
             keys = self._keys(state, len(parts), named)
             values = [*parts, json.dumps(whole).encode()]
-            offsets = self._send(producer, number, dict(zip(keys, values, strict=True)))
+            offsets = self._send(state, producer, number, dict(zip(keys, values, strict=True)))
         self._forget(number, 0, offsets[-1] + 1)
         if time.monotonic() - self._followed > REUSED_SECONDS:
             self._recent.clear()  # all partitions are loaded
@@ -187,7 +190,7 @@ class TopicStore(StateStore):
         if (found := self._index.pop(state, None)) is not None:
             keys = self._keys(state, found.whole.parts, found.named)
             with self._producing(state) as producer:
-                self._send(producer, found.partition, dict.fromkeys([keys[-1], *keys[:-1]]))
+                self._send(state, producer, found.partition, dict.fromkeys([keys[-1], *keys[:-1]]))
 
     def take_changes(self) -> StoreChanges:
         """Return the changes since the last call.
@@ -200,6 +203,9 @@ class TopicStore(StateStore):
     def close(self) -> None:
         """Close the connections."""
         self._unfollow()
+        self._close_producer()
+
+    def _close_producer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
             close(partial(producer.close, 1.0), CLOSE_SECONDS)
@@ -242,13 +248,28 @@ class TopicStore(StateStore):
             self.close()
             raise PersistenceError(f"{state.name} cannot be published to topic {self._topic}: {error}") from None
 
-    def _send(self, producer: PlainProducer, partition: int, values: Mapping[bytes, bytes | None]) -> Sequence[int]:
+    def _send(
+        self, state: StoredState, producer: PlainProducer, partition: int, values: Mapping[bytes, bytes | None]
+    ) -> Sequence[int]:
         """Send records, and return their offsets."""
-        messages = [Outgoing(self._topic, partition, key, value, [], None) for key, value in values.items()]
+        messages = [
+            Outgoing(self._topic, partition, key, value, [], self._timestamp) for key, value in values.items()
+        ]
         _, offsets, refused = producer.send(messages)
-        if refused:
+        if not refused:
+            return offsets
+        if self._timestamp is not None or not refuses_timestamp(refused[0].error):
             raise refused[0].error
-        return offsets
+        self._timestamp = NO_TIME
+        _seldom.say(
+            f"clock {self._topic}",
+            f"the clock of this machine is {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}, which topic {self._topic} refuses "
+            "as a timestamp: it is ahead of the clocks of the brokers by more than message.timestamp.after.max.ms. "
+            "States are published without a timestamp. Set the clock",
+        )
+        self._close_producer()  # the client would repeat the refusal
+        with self._producing(state) as another:
+            return self._send(state, another, partition, values)
 
     def _forget(self, partition: int, first: int, end: int) -> None:
         """Note which states of a partition the topic has no more, given its first and next offset."""
@@ -295,7 +316,7 @@ class TopicStore(StateStore):
             return
         own = self._parts.pop(state, {})
         begin = min((own[at].offset for at in range(whole.parts)), default=record.offset)
-        at = record.timestamp / 1000
+        at = None if record.timestamp == NO_TIME else record.timestamp / 1000
         self._index[state] = _Published(whole, record.partition, begin, record.offset, bool(position), at)
         self._recent[state] = data
         while sum(map(len, self._recent.values())) > RECENT:

@@ -104,3 +104,8 @@ def _bound(*written: str | None) -> int | None:
     if not bounds:
         return None
     return max(min(bounds) - MARGIN_MS, min(bounds) // 2)
+
+
+def refuses_timestamp(error: Exception) -> bool:
+    """Return whether a broker refuses a record for its timestamp, as InvalidTimestamp or as InvalidRecord."""
+    return "Timestamp" in str(error)
