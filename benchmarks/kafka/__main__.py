@@ -1,7 +1,7 @@
 """How fast the Kafka service is: python -m benchmarks.kafka [--records N] [--memory N].
 
 One worker beside a pass-through, and its memory over a long stream (:mod:`.alone`). With ``--workers 1,2,4`` instead
-several workers: throughput, processor time and latency (:mod:`.several`).
+several workers: throughput, processor time and latency (:mod:`.several`). With ``--keys 500`` a recognizer per key.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def main(
     brokers: Annotated[str | None, typer.Option(help="host:port; a broker is started if not given.")] = None,
     workers: Annotated[str, typer.Option(help="Numbers of workers, 1,2,4 say: measure these instead.")] = "",
     partitions: Annotated[int, typer.Option(help="Partitions of the input, with --workers.")] = 8,
+    keys: Annotated[int, typer.Option(help="Measure a recognizer per key for so many keys instead.")] = 0,
     seconds: Annotated[float, typer.Option(help="Seconds of each measurement of latency, with --workers.")] = 30.0,
 ) -> None:
     """Measure throughput beside a pass-through, and memory over a long stream; or several workers, and latency."""
@@ -31,6 +32,8 @@ def main(
         if workers:
             counts = [int(count) for count in workers.split(",")]
             print(several.measure(address, Path(name), counts, records, partitions, seconds))
+        elif keys:
+            print(alone.by_key(address, Path(name), records, keys))
         else:
             print(alone.speed(address, Path(name), records, repeats, known))
             if memory:

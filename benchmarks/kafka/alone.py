@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.discovery.million import resident
-from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
+from benchmarks.kafka.ground import ASKED, DEFAULTS, MODELS, fill, test_part
 from benchmarks.kafka.processor import Meter, Split
 from benchmarks.written import table
 from stream_osr import OpenSetRecognizer
@@ -192,7 +192,7 @@ def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Co
     pipe.send(watch.run())
 
 
-def run(address: str, folder: Path, name: str, topic: str, records: int, every: int) -> Run:
+def run(address: str, folder: Path, name: str, topic: str, records: int, every: int, **others: Any) -> Run:
     """Let a worker, in a group and a process of its own, do the records of a topic.
 
     Models and snapshots are in a folder.
@@ -204,6 +204,7 @@ def run(address: str, folder: Path, name: str, topic: str, records: int, every: 
         "input": topic,
         "group": group,
         "state": folder / f"state-{group}",
+        **others,
     }
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -234,6 +235,18 @@ def speed(address: str, folder: Path, records: int, repeats: int, known: dict[st
         rows.append([name, known.get(name, ""), f"{rate:.0f}", *(f"{us:.1f}" for us in times), f"{ratio:.2f}"])
     kinds = [f"{kind} us" for kind in (*Split._fields, "all")]
     return table(["", "known subclasses", "records/s", *kinds, "rest / client"], rows)
+
+
+def by_key(address: str, folder: Path, records: int, keys: int) -> str:
+    """Microseconds of the processor a record: one stream for each partition, and one for each key in two memories."""
+    topic = fill(address, records, keys)
+    rows = []
+    for memory in (None, 1 << 28, 1 << 24):
+        others = {} if memory is None else {"by": "key", "key_memory": memory}
+        its = run(address, folder, DEFAULTS, topic, records, 1, **others)
+        stream = "one a partition" if memory is None else f"{keys} keys, key_memory {memory >> 20} MiB"
+        rows.append([stream, f"{its.rate:.0f}", f"{sum(its.split):.0f}", f"{its.moments[-1].megabytes:.0f}"])
+    return table(["streams", "records/s", "us", "resident MB"], rows)
 
 
 def memory(address: str, folder: Path, records: int) -> str:

@@ -90,8 +90,13 @@ def values(number: int) -> Iterator[bytes]:
         yield json.dumps(dict(zip(names, row.round(3).tolist(), strict=True))).encode()
 
 
-def send(address: str, topic: str, records: int, partitions: int = PARTITIONS, *, at_once: bool = False) -> None:
-    """Put records into the partitions of an input in turn; in one transaction, a service sees them all at once."""
+def send(
+    address: str, topic: str, records: int, partitions: int = PARTITIONS, *, at_once: bool = False, keys: int = 0
+) -> None:
+    """Put records into the partitions of an input in turn; in one transaction, a service sees them all at once.
+
+    Each record has its own key, or with ``keys`` the next of so many keys.
+    """
     options: dict[str, Any] = {"linger_ms": 20, "batch_size": 1 << 17}
     if at_once:
         options |= {"transactional_id": topic, "transaction_timeout_ms": 600_000}
@@ -100,17 +105,19 @@ def send(address: str, topic: str, records: int, partitions: int = PARTITIONS, *
         producer.init_transactions()
         producer.begin_transaction()
     for number, value in enumerate(values(records)):
-        producer.send(topic, key=b"%d" % number, value=value, partition=number % partitions)
+        producer.send(
+            topic, key=b"%d" % (number % keys if keys else number), value=value, partition=number % partitions
+        )
     producer.flush()
     if at_once:
         producer.commit_transaction()
     producer.close()
 
 
-def fill(address: str, records: int) -> str:
+def fill(address: str, records: int, keys: int = 0) -> str:
     """Make topics, and put records into the input; return the name of the input."""
     topic = make_topics(address)
-    send(address, topic, records)
+    send(address, topic, records, keys=keys)
     return topic
 
 

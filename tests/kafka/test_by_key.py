@@ -17,14 +17,16 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run import cuts, partition
+from stream_osr_connectors.kafka.run import cuts, partition, partition_keys
 from stream_osr_connectors.kafka.run.group_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
 from stream_osr_connectors.kafka.run.partition_keys import PartitionKeys, StreamKey
+from stream_osr_connectors.kafka.run.publishing import follow
 from stream_osr_connectors.kafka.run.recovery import Recovery
 from stream_osr_connectors.kafka.run.snapshots import REACH, Snapshots
+from stream_osr_connectors.kafka.stats import PartitionStats
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message
@@ -213,6 +215,40 @@ def test_a_snapshot_has_the_states_that_changed_and_leads_to_the_same_bits(tmp_p
     path.write_bytes(content)
     assert stepper.read() is None
     assert "snapshot left aside: " in caplog.text
+
+
+def test_a_memory_that_is_too_small_is_reported_with_the_one_that_would_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the first reading after a start, and not with the memory that the report names."""
+    monkeypatch.setattr(partition_keys, "FEW_USES", 12)
+    monkeypatch.setattr(partition_keys, "WINDOW_SECONDS", 0.0)
+    names = [f"pump {n}" for n in range(12)]
+
+    def needed(memory: int, rounds: int) -> int | None:
+        (folder := tmp_path / str(memory)).mkdir()
+        stepper = Stepper(folder, key_memory=memory)
+        for _ in range(rounds):
+            stepper.step(*names)
+        stepper.snapshots.write(PLACE, stepper.state)
+        begun = stepper.read()
+        assert begun is not None
+        assert begun.keys is not None
+        assert begun.keys.needed_memory is None
+        stepper.state = begun
+        stepper.step(*names)
+        assert stepper.state.keys is not None
+        assert stepper.state.keys.needed_memory is None, "they are read for the first time"
+        stepper.step(*names)
+        its = PartitionStats()
+        follow(its, stepper.state)
+        assert bool(its.key_shortage()) == (its.key_memory_needed is not None)
+        return its.key_memory_needed
+
+    found = needed(1, 3)
+    assert found is not None
+    assert found > 12 * 1000
+    assert needed(int(1.2 * found), 3) is None
 
 
 def test_a_step_leaves_the_keys_before_it_alone(tmp_path: Path) -> None:

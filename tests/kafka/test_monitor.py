@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from stream_osr.stream import MenuSize
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_connectors.kafka import load_settings
+from stream_osr_connectors.kafka import load_settings, stats
 from stream_osr_connectors.kafka.ops import monitor as module
 from stream_osr_connectors.kafka.ops.logs import begin_logging
 from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.stats import BOUNDS, PartitionRecall, PartitionStats, ServiceStats
+from stream_osr_connectors.kafka.stats import BOUNDS, PartitionRecall, PartitionStats, ServiceStats, StorageStats
 from tests.kafka.scraping import samples_of, total
 from tests.tiers import examples
 
@@ -114,6 +114,32 @@ def test_a_moved_frame_is_a_metric_and_named_beside_readiness() -> None:
         assert [value for _, value in scrape(address)["stream_osr_frame_moved"]] == [1, 0], "partition 5 has no model"
         line = "every worker is ready; sensors/3: the stream differs from training in a\n"
         assert ask(address, "/readyz") == (200, line)
+
+
+def test_a_disk_that_hangs_is_named_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the states beside readiness, and what the loop waits for as the reason why it is not ready."""
+    its = ServiceStats(obstacles=(), storage=StorageStats(place=("topic s", "/state/g")))
+    overview = Overview(lambda: {"w": its}, 60.0)
+    storage, now = its.storage, time.monotonic()
+    monkeypatch.setattr(stats.time, "monotonic", lambda: now)
+    storage.copying, storage.behind = ("writing in-0-7.osr", now - 2.0), 3
+    assert overview.ready() == (True, "every worker is ready")
+    storage.copying = "writing in-0-7.osr", now - 4.0
+    lacks = "/state/g, the copy of topic s on this machine, lacks 3 files: writing in-0-7.osr takes 4 s"
+    assert overview.ready() == (True, f"every worker is ready; w: {lacks}")
+    storage.copying, storage.failure, storage.failures = None, "cannot write to /state/g: No space left on device", 2
+    assert "lacks 3 files: cannot write to /state/g: No space left" in overview.ready().message
+    assert {"state_copy_behind": 3.0, "state_copy_failures_total": 2.0, "state_wait_seconds": 0.0}.items() <= {
+        sample.name.removeprefix("stream_osr_"): sample.value
+        for family in overview.collect()
+        for sample in family.samples
+    }.items()
+    with storage.doing("writing /state/g/in-1-7.osr"):
+        assert overview.ready().well
+        now += 10.0
+        assert overview.ready()[0] is False
+        assert overview.ready().message.startswith("w: writing /state/g/in-1-7.osr takes 10 s")
+    assert overview.ready().well
 
 
 def test_a_recall_that_has_dropped_is_named_beside_readiness() -> None:

@@ -186,6 +186,8 @@ class PartitionStats:
         Recent statistics of the model, ``None`` before the first or during a replay.
     keys, keys_awake, most_keys
         Numbers of keys, of keys with a recognizer in memory, and of keys that are allowed. ``None`` without `by`.
+    key_memory_needed
+        Bytes of the recognizers of the keys that are used, if `key_memory` is too small for them.
     """
 
     position: int = 0
@@ -205,6 +207,7 @@ class PartitionStats:
     keys: int | None = None
     keys_awake: int | None = None
     most_keys: int | None = None
+    key_memory_needed: int | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
         """Read statistics from a recognizer."""
@@ -212,6 +215,16 @@ class PartitionStats:
         promised = model.trained.report.known_recall if self.menu.references else None
         self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
         self.dependent, self.frame = signals.dependent, signals.frame
+
+    def key_shortage(self, memory: int | None = None) -> str:
+        """Describe that `key_memory` is too small, or return an empty text."""
+        if self.key_memory_needed is None:
+            return ""
+        given = "" if memory is None else f" ({memory})"
+        return (
+            f"key_memory{given} is too small for the keys that are used, and their recognizers are read again and "
+            f"again. Set key_memory to {1.2 * self.key_memory_needed:.0f}"
+        )
 
     @property
     def lag(self) -> int | None:

@@ -217,6 +217,11 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),
     _gauge("keys", "Keys with a recognizer (setting by).", "keys"),
     _gauge("keys_awake", "Keys with a recognizer in memory (setting by).", "keys_awake"),
+    _gauge(
+        "key_memory_needed_bytes",
+        "Size of the recognizers of the keys that are used, if key_memory is too small for them.",
+        "key_memory_needed",
+    ),
     _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
     _gauge("emerging_subclasses", "Emerging subclasses.", "menu.emerging"),
     _gauge("active_subclasses", "Announced emerging subclasses, neither dormant nor muted.", "menu.active"),
@@ -393,8 +398,16 @@ class Overview(Collector):
             for place, its in sorted(of.copy().partitions.items())
             if (n := of.counts["keys_refused", place])
         ]
+        short = [
+            f"{place}: {its.key_shortage()}"
+            for of in workers.values()
+            for place, its in sorted(of.copy().partitions.items())
+            if its.key_memory_needed is not None
+        ]
         copies = [f"{name}: {trouble}" for name, of in workers.items() if (trouble := of.storage.copy_trouble)]
-        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full, *copies]))
+        return Health(
+            not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full, *short, *copies])
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""

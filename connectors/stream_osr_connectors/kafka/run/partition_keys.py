@@ -9,6 +9,7 @@ A snapshot contains only the states that have changed, and names the earlier sna
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -48,6 +49,19 @@ KEYS = fields(
 
 Snapshots of earlier releases have boundaries of two numbers, and no records that wait.
 """
+
+
+WINDOW_SECONDS = 10.0
+"""Seconds over which the uses of keys are counted."""
+
+USED_SECONDS = 60.0
+"""Seconds since its last use for which a key counts for the size that is needed."""
+
+REREAD_SHARE = 0.2
+"""Share of the uses that read a stored recognizer again, above which `key_memory` is too small."""
+
+FEW_USES = 100
+"""Number of uses in a window below which nothing is concluded."""
 
 
 class TooManyKeysError(ConnectorError):
@@ -123,6 +137,10 @@ class KeyState:
         Estimated size of the recognizer in bytes.
     measured_at
         Number of instances at the last measurement of the size.
+    used
+        Time of the last use.
+    stored
+        Whether the recognizer was taken from memory to make room.
     """
 
     model: OpenSetRecognizer | None
@@ -133,6 +151,8 @@ class KeyState:
     seen: int = 0
     size: int = 0
     measured_at: int = -1
+    used: float = -math.inf
+    stored: bool = False
 
     @property
     def first(self) -> int:
@@ -175,6 +195,10 @@ class PartitionKeys:
         """Instances and labels in unfinished micro-batches, records without a final decision, and their bytes."""
         self.sources: dict[Written, frozenset[Boundary]] = {}
         """Snapshots that a snapshot needs, as far as this process knows them."""
+        self._uses = self._rereads = 0  # in this window
+        self._window = -math.inf
+        self.needed_memory: int | None = None
+        """Size of the recognizers of the keys that are used, ``None`` if `key_memory` suffices."""
 
     @classmethod
     def of(
@@ -232,6 +256,7 @@ class PartitionKeys:
             model = OpenSetRecognizer.from_state_bytes(self.trained, data, about)
             model.set_min_probability(self._arguments["min_probability"])
             state.model = model
+            self._rereads += state.stored
         return copy(state.model), state.waiting
 
     def check_room(self, by: str) -> None:
@@ -252,7 +277,10 @@ class PartitionKeys:
         """Replace the recognizer of a key, which has seen some more instances. It is then the last one in use."""
         before = self._states.pop(by, None) or KeyState(None)
         undecided, seen = in_batch(model), before.seen + more
-        state = KeyState(model, None, waiting, undecided, None, seen, before.size, before.measured_at)
+        state = KeyState(
+            model, None, waiting, undecided, None, seen, before.size, before.measured_at, time.monotonic()
+        )
+        self._uses += 1
         self.undecided += undecided - before.undecided
         self.delayed += len(waiting) - len(before.waiting)
         self.bytes += _bytes_of(waiting) - _bytes_of(before.waiting)
@@ -262,14 +290,25 @@ class PartitionKeys:
 
     def make_room(self) -> None:
         """Keep the recognizers that were used last in memory, up to the limit, and the others as bytes."""
+        self._look()
         awake = [state for state in self._states.values() if state.model is not None]
         size = sum(state.size for state in awake)
         for state in awake[:-1]:
             if size <= self._memory:
                 return
             state.as_bytes()
-            state.model = None
+            state.model, state.stored = None, True
             size -= state.size
+
+    def _look(self) -> None:
+        """Check once in each window whether `key_memory` suffices for the keys that are used."""
+        now, window = time.monotonic(), self._window
+        if now - window < WINDOW_SECONDS:
+            return
+        short = self._uses >= FEW_USES and self._rereads > REREAD_SHARE * self._uses
+        used = sum(state.size for state in self._states.values() if now - state.used < USED_SECONDS) if short else 0
+        self.needed_memory = used if used > self._memory else None
+        self._window, self._uses, self._rereads = now, 0, 0
 
     # Snapshots.
 

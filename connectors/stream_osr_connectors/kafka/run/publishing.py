@@ -240,6 +240,8 @@ def account(
             its.position = after.history.last.offset
             its.paused, its.pending = after.delayed, max(0, its.pending - len(records))
             follow(its, after)
+            if its.key_memory_needed is not None:
+                _seldom.say(f"key memory {place}", f"{place}: {its.key_shortage(settings.key_memory)}")
         for event, by in zip_longest(outcome.events, outcome.streams):
             if (warning := kind_of(event).warning) is None:
                 continue
@@ -268,6 +270,7 @@ def follow(its: PartitionStats, state: Partition) -> None:
         its.follow(state.model)
     else:
         its.keys, its.keys_awake, its.most_keys = len(state.keys), state.keys.awake, state.keys.most
+        its.key_memory_needed = state.keys.needed_memory
 
 
 SIGNAL_COUNTS = {"rate_jumps": "unknown_rate_jumps", "data_faults": "data_faults"}
