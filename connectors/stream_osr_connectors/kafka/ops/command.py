@@ -119,8 +119,8 @@ def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSi
 
 def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make = Service) -> None:
     """Run one worker in this process until it must stop. A new model restarts the loop."""
-    current = CurrentModel(settings, kept=make is Service)
     stats = ServiceStats()
+    current = CurrentModel(settings, kept=make is Service, storage=stats.storage)
     with _port(settings, Overview(lambda: {settings.instance: stats}, settings.watchdog)):
         while not signals.stop.is_set():
             model = current.model

@@ -22,7 +22,7 @@ MOST_WAITING = 128 << 20
 """Bytes of states that wait to be written. Beyond it the oldest are given up, because newer ones replace them."""
 
 CLOSE_SECONDS = 2.0
-"""Seconds that closing waits for the thread."""
+"""Seconds that opening and closing wait for the disk."""
 
 
 class FolderCopy:
@@ -44,10 +44,17 @@ class FolderCopy:
         self._thread: threading.Thread | None = None
 
     def names(self) -> list[str]:
-        """Names of the files, nothing if the folder cannot be read."""
-        with suppress(OSError):
-            return [path.name for path in self._folder.iterdir() if path.is_file()]
-        return []
+        """Names of the files, nothing if the folder cannot be read or its disk hangs."""
+        found: list[str] = []
+
+        def read() -> None:
+            with suppress(OSError):
+                found.extend(path.name for path in self._folder.iterdir() if path.is_file())
+
+        reading = threading.Thread(target=read, name="folder copy, names", daemon=True)
+        reading.start()
+        reading.join(CLOSE_SECONDS)
+        return [*found]
 
     def write(self, name: str, data: bytes) -> None:
         """Let the thread write a file, unless the file is equal."""

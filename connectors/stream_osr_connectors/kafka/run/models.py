@@ -23,6 +23,7 @@ from ..client.errors import start_explained
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import StorageStats
 from .group_states import GroupStates, open_states
 from .partition import seed_of
 
@@ -261,6 +262,8 @@ class CurrentModel:
         Of the service.
     kept
         Whether the model and the journal are stored among the states of the group.
+    storage
+        Statistics to update.
 
     Attributes
     ----------
@@ -275,8 +278,8 @@ class CurrentModel:
         If the training of the model has not ended.
     """
 
-    def __init__(self, settings: ServiceSettings, *, kept: bool = True) -> None:
-        self._settings, self._kept = settings, kept
+    def __init__(self, settings: ServiceSettings, *, kept: bool = True, storage: StorageStats | None = None) -> None:
+        self._settings, self._kept, self._storage = settings, kept, storage
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)
@@ -286,7 +289,7 @@ class CurrentModel:
     def _keep(self, model: ModelFile) -> None:
         if not self._kept:
             return
-        with closing(open_states(self._settings)) as states, start_explained(self._settings):
+        with closing(open_states(self._settings, self._storage)) as states, start_explained(self._settings):
             states.refresh(0)
             Journal(states).append(model.identity)  # first, so that no other worker deletes an old file of the model
             model.keep(states)

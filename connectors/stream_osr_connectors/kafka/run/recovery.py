@@ -36,6 +36,12 @@ class NothingToCarryError(ConnectorError):
     """The final state of the earlier model is missing."""
 
 
+_CHANGES = {
+    "carry": "Its subclasses that emerged are carried over (on_model_change: carry)",
+    "cold": "Its subclasses that emerged, and labels since training, are discarded (on_model_change: cold)",
+}
+
+
 class Recovery:
     """Restores the state of partitions.
 
@@ -315,12 +321,12 @@ class Recovery:
             )
 
         text = (
-            f"{place}: the group has run the model {progress.model}, and this one (with its settings) is "
+            f"the group has run the model {progress.model}, and this one (with its settings) is "
             f"{self._model.identity}"
         )
         if self._settings.on_model_change == "refuse":
             raise ConnectorError(
-                f"{text}. Use that model again, or another group, or set on_model_change: carry keeps "
+                f"{place}: {text}. Use that model again, or another group, or set on_model_change: carry keeps "
                 "emerged subclasses, cold starts again from the committed offset"
             )
         return text
@@ -352,7 +358,7 @@ class Recovery:
     def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> StartingPoint | None:
         """Find the stream of the earlier model for a handover, or return ``None`` if it is not needed."""
         change = self._settings.on_model_change
-        self._seldom.say(str(place), self._check_change(place, progress))
+        self._seldom.say(progress.model, f"{self._check_change(place, progress)}. {_CHANGES[change]}")
         try:
             model = self._kept(progress.model)
             if change == "cold" and progress.first is None and not model.arguments["decision_delay"]:
