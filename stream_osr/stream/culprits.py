@@ -56,7 +56,7 @@ def find_culprits(
 
         def alike(some: Sequence[T]) -> Exception | None:
             error = cheaper(some)
-            if error is not None and _place(error) != _place(whole):
+            if error is not None and place_of(error) != place_of(whole):
                 raise _OtherFailureError
             return error
 
@@ -79,7 +79,7 @@ def _found(items: Sequence[T], failure: Failure[T]) -> list[tuple[int, Exception
     return None
 
 
-def _place(error: Exception) -> tuple[type, str, int | None]:
+def place_of(error: Exception) -> tuple[type, str, int | None]:
     """Return the type of an error, and where it was raised."""
     frame = extract_tb(error.__traceback__)[-1]
     return type(error), frame.filename, frame.lineno

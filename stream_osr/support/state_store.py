@@ -78,10 +78,6 @@ class StateStore(Protocol):
     def drop(self, state: StoredState) -> None:
         """Delete a state, if it exists."""
 
-    def digest(self, state: StoredState) -> str | None:
-        """Return the SHA-256 digest of a state in hexadecimal, or ``None`` if the store does not know it."""
-        return None
-
     def modified(self, state: StoredState) -> float | None:
         """Return when a state was stored, in seconds since 1970, or ``None`` if the store does not know it."""
         return None

@@ -23,7 +23,7 @@ from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.file_run import Sinks
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots

@@ -78,7 +78,7 @@ def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:
 
 
 def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
-    from stream_osr_connectors.kafka.run.group_states import FolderStates
+    from stream_osr_connectors.kafka.run.folder_states import FolderStates
     from stream_osr_connectors.kafka.run.models import ModelFile
     from stream_osr_connectors.kafka.run.snapshots import Snapshots, name_of
 

@@ -21,10 +21,10 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.stream import recognizer_state, state_changes
 from stream_osr.stream.culprits import MOST_TRIES
 from stream_osr.stream.recognizer_state import RecognizerState
+from stream_osr.support import hourly_log
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES
 from stream_osr_connectors.commands.parsing import parse_record
-from stream_osr_connectors.engine import stream
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings, command_topic
 from stream_osr_connectors.kafka.command_topic import CommandTopic, ask
@@ -240,7 +240,7 @@ class Failing:
 
         for module in (state_changes, recognizer_state):
             monkeypatch.setattr(module, "close", close_or_fail)
-        monkeypatch.setattr(stream, "_hourly", {})
+        monkeypatch.setattr(hourly_log, "_hourly", {})
 
 
 @pytest.fixture
@@ -300,8 +300,8 @@ def test_a_cause_is_logged_once_an_hour(
     """With the number of repetitions after an hour."""
     Failing(monkeypatch, ["k50", "k60", "k70"])
     now = time.monotonic()
-    for seconds in (0.0, 10.0, 20.0, stream.HOUR + 30.0):
-        monkeypatch.setattr(stream.time, "monotonic", lambda seconds=seconds: now + seconds)
+    for seconds in (0.0, 10.0, 20.0, hourly_log.HOUR + 30.0):
+        monkeypatch.setattr(hourly_log.time, "monotonic", lambda seconds=seconds: now + seconds)
         close(before, records(SIZE, 40, 40))
     lines = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
     assert [line.partition(" (")[2] for line in lines] == ["", "", *["2 times more since the last line)"] * 2]

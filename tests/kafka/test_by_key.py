@@ -18,7 +18,7 @@ from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import cuts, partition, partition_keys
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.run.partition import begin as library_begin
@@ -242,7 +242,7 @@ def test_a_memory_that_is_too_small_is_reported_with_the_one_that_would_do(
         stepper.step(*names)
         its = PartitionStats()
         follow(its, stepper.state)
-        assert bool(its.key_shortage()) == (its.key_memory_needed is not None)
+        assert bool(its.key_shortage) == (its.key_memory_needed is not None)
         return its.key_memory_needed
 
     found = needed(1, 3)

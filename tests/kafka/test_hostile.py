@@ -17,7 +17,7 @@ from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.command_topic import Commands
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.wire.boundaries import Boundary

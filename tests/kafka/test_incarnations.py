@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.incarnations import Incarnations
 
 

@@ -13,7 +13,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands.parsing import parse_record
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint

@@ -14,7 +14,7 @@ from stream_osr.config import WITHOUT_END
 from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.run import models as current_model
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile
 from tests.blobs import fitted_once, learn_all, training_part
 

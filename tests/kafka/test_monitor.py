@@ -122,19 +122,16 @@ def test_a_disk_that_hangs_is_named_while_it_hangs(monkeypatch: pytest.MonkeyPat
     overview = Overview(lambda: {"w": its}, 60.0)
     storage, now = its.storage, time.monotonic()
     monkeypatch.setattr(stats.time, "monotonic", lambda: now)
-    storage.copying, storage.behind = ("writing in-0-7.osr", now - 2.0), 3
+    storage.copying.running, storage.behind = ("writing in-0-7.osr", now - 2.0), 3
     assert overview.ready() == (True, "every worker is ready")
-    storage.copying = "writing in-0-7.osr", now - 4.0
+    storage.copying.running = "writing in-0-7.osr", now - 4.0
     lacks = "/state/g, the copy of topic s on this machine, lacks 3 files: writing in-0-7.osr takes 4 s"
     assert overview.ready() == (True, f"every worker is ready; w: {lacks}")
-    storage.copying, storage.failure, storage.failures = None, "cannot write to /state/g: No space left on device", 2
-    assert "lacks 3 files: cannot write to /state/g: No space left" in overview.ready().message
-    assert {"state_copy_behind": 3.0, "state_copy_failures_total": 2.0, "state_wait_seconds": 0.0}.items() <= {
-        sample.name.removeprefix("stream_osr_"): sample.value
-        for family in overview.collect()
-        for sample in family.samples
-    }.items()
-    with storage.doing("writing /state/g/in-1-7.osr"):
+    storage.copying.running, storage.failure = None, "cannot write /state/g/in-0-7.osr: No space left on device"
+    assert "lacks 3 files: cannot write /state/g/in-0-7.osr: No space left" in overview.ready().message
+    found = {sample.name: sample.value for family in overview.collect() for sample in family.samples}
+    assert (found["stream_osr_state_copy_behind"], found["stream_osr_state_wait_seconds"]) == (3.0, 0.0)
+    with storage.loop.doing("writing /state/g/in-1-7.osr"):
         assert overview.ready().well
         now += 10.0
         assert overview.ready()[0] is False

@@ -18,7 +18,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import StartingPoint

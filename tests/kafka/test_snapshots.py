@@ -20,7 +20,7 @@ from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.client.interface import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import orphans
-from stream_osr_connectors.kafka.run.group_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin
 from stream_osr_connectors.kafka.run.snapshots import Snapshots

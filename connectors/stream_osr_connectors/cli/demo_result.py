@@ -237,9 +237,7 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
         table.add_row(candidate.name, str(candidate.size), truly, str(candidate.nearest_class), differs)
     _show(out, table)
     out.say(
-        "A class can form several groups. Differences are from the nearest class, in",
-        "standard deviations (sd).",
-        "",
+        "A class can form several groups. Differences are from the nearest class, in", "standard deviations (sd).", ""
     )
 
 

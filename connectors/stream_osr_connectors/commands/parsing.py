@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from stream_osr.errors import (
-    InvalidParameter,
-)
+from stream_osr.errors import InvalidParameter
 from stream_osr.printable_text import brief
 from stream_osr.support import limits
 

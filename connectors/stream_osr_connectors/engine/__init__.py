@@ -4,14 +4,6 @@ A door (files, HTTP, Kafka, Spark) says where records come from and where result
 """
 
 from .model_change import check_carries
-from .stream import DecidedRecord, RecordStream, Refusal, check_contributions, check_record, log_hourly
+from .stream import DecidedRecord, RecordStream, Refusal, check_contributions, check_record
 
-__all__ = [
-    "DecidedRecord",
-    "RecordStream",
-    "Refusal",
-    "check_carries",
-    "check_contributions",
-    "check_record",
-    "log_hourly",
-]
+__all__ = ["DecidedRecord", "RecordStream", "Refusal", "check_carries", "check_contributions", "check_record"]

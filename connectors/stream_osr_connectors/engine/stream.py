@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -24,8 +22,10 @@ from stream_osr.discovery.event_base import NEW_VALUE
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, NotTrained, StreamOSRError
 from stream_osr.instances.labels import as_known
 from stream_osr.stream.contributions import Contributions
+from stream_osr.stream.culprits import place_of
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recognizer_state import set_aside
+from stream_osr.support.hourly_log import log_hourly
 from stream_osr.training.schema_check import check_features
 
 from ..base import Record
@@ -207,11 +207,7 @@ class RecordStream(Generic[T]):
         return True
 
     def take_rows(
-        self,
-        items: Callable[[], Sequence[T]],
-        rows: np.ndarray,
-        times: Sequence[float | None],
-        keys: Sequence[Any],
+        self, items: Callable[[], Sequence[T]], rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]
     ) -> None:
         """Decide rows of numbers. The result is that of :meth:`take` for each.
 
@@ -224,40 +220,37 @@ class RecordStream(Generic[T]):
         times, keys
             Time and key of each row.
         """
-        if self._size is None:
-            self._take_rows(items, rows, times, keys)
-            return
         at = 0
-        while at < len(rows):
-            end = at + max(1, self._size - len(self.model.value.buffer))  # the batch size may have been larger before
-            self._take_rows(lambda at=at, end=end: items()[at:end], rows[at:end], times[at:end], keys[at:end])  # type: ignore[misc]
-            at = end
+        while at < len(rows):  # the batch size may have been larger before
+            room = len(rows) if self._size is None else max(1, self._size - len(self.model.value.buffer))
+            part = slice(at, at + room)
+            own, at = rows[part], at + room
+            if self._top is None and self._take_at_once(own, times[part], keys[part]):
+                self.accepted += len(own)
+                known = self.recalls or self.model.pending
+                self.waiting.extend(items()[part] if known else repeat(None, len(own)))
+                continue
+            for item, row, t, key in zip(items()[part], own.tolist(), times[part], keys[part], strict=True):
+                x: dict[Any, object] = dict(zip(self.model.trained.names, row, strict=True))
+                self.take(item, Record(x, key, t))
+            self._known_failure = None
 
-    def _take_rows(
-        self,
-        items: Callable[[], Sequence[T]],
-        rows: np.ndarray,
-        times: Sequence[float | None],
-        keys: Sequence[Any],
-    ) -> None:
-        before, names = self.model, self.model.trained.names
+    def _take_at_once(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> bool:
+        """Decide rows of one micro-batch, or of several that the recognizer closes. Return false after a failure."""
+        model = self.model if self._size is None else copy(self.model)
+        closes = False
         try:
-            decided = self._top is None
-            if decided:
-                self.model = self._with_rows(rows, times, keys)
+            model.learn_rows(rows, t=times, key=keys)
+            closes = self._size is not None and len(model.value.buffer) >= self._size
+            if closes:
+                model.close_batch()
         except Exception as error:
             if isinstance(error, MemoryError) and isinstance(error, self._fatal):
                 raise
-            self.model, decided = before, False
-        if not decided:
-            for item, row, t, key in zip(items(), rows.tolist(), times, keys, strict=True):
-                x: dict[Any, object] = dict(zip(names, row, strict=True))
-                self.take(item, Record(x, key, t))
-            self._known_failure = None
-            return
-        self.accepted += len(rows)
-        known = self.recalls or self.model.pending
-        self.waiting.extend(items() if known else repeat(None, len(rows)))
+            self._known_failure = error if closes else None
+            return False
+        self.model = model
+        return True
 
     def close(self) -> None:
         """Close the micro-batch early."""
@@ -304,21 +297,6 @@ class RecordStream(Generic[T]):
                 raise
             logger.exception("the contributions of %d decisions could not be computed", count)
             self._explained.extend(count * [None])
-
-    def _with_rows(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> OpenSetRecognizer:
-        """Return the recognizer after some rows, with ``batch_size`` at most those up to the end of a micro-batch."""
-        if self._size is None:
-            self.model.learn_rows(rows, t=times, key=keys)
-            return self.model
-        model = copy(self.model)
-        model.learn_rows(rows, t=times, key=keys)
-        if len(model.value.buffer) >= self._size:
-            try:
-                model.close_batch()
-            except Exception as error:
-                self._known_failure = error
-                raise
-        return model
 
     def _learn(self, item: T, learn: Callable[[OpenSetRecognizer], None], t: float | None, *, closes: bool) -> bool:
         """Add a record to the recognizer. Return false if it is refused because the micro-batch fails.
@@ -371,7 +349,7 @@ class RecordStream(Generic[T]):
                 self.model = model
                 return None
         assert failure is not None
-        log_hourly(_place(failure), "a micro-batch could not be closed", failure)
+        log_hourly(logger, str(place_of(failure)), "a micro-batch could not be closed", failure)
         return failure
 
     def _give_up(self, error: Exception) -> None:
@@ -400,30 +378,6 @@ class RecordStream(Generic[T]):
                 item = known.get(id(label))
                 self.labelled -= item is not None
                 self.refused.append((item, Refusal("PROCESS", error, failed.popleft())))
-
-
-def _place(error: Exception) -> str:
-    """Return the type of an error, and where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
-
-
-HOUR = 3600.0
-
-_hourly: dict[str, tuple[float, int]] = {}
-"""Time of the last line about each cause, and number of repetitions since."""
-
-
-def log_hourly(cause: str, line: str, error: Exception | None = None) -> None:
-    """Log an error line at most once an hour for a cause. The next line has the number of repetitions."""
-    now = time.monotonic()
-    at, repeated = _hourly.get(cause, (-math.inf, 0))
-    if now - at < HOUR:
-        _hourly[cause] = at, repeated + 1
-        logger.debug("%s", line)
-        return
-    _hourly[cause] = now, 0
-    logger.error("%s%s", line, f" ({repeated} times more since the last line)" if repeated else "", exc_info=error)
 
 
 def check_record(model: OpenSetRecognizer, record: Record) -> None:

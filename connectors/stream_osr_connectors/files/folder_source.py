@@ -60,10 +60,7 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        open_one: Callable[[Path], Source],
-        format_of: Callable[[Path], str],
+        self, path: str | os.PathLike[str], open_one: Callable[[Path], Source], format_of: Callable[[Path], str]
     ) -> None:
         self.name = os.fspath(path)
         self._files = sorted(each for each in Path(path).iterdir() if each.name[:1] not in (".", "_"))

@@ -48,11 +48,7 @@ class ServiceSettings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        extra="forbid",
-        frozen=True,
-        protected_namespaces=(),
-        use_attribute_docstrings=True,
+        env_prefix=PREFIX, extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True
     )
 
     model: Path

@@ -216,15 +216,11 @@ class PartitionStats:
         self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
         self.dependent, self.frame = signals.dependent, signals.frame
 
-    def key_shortage(self, memory: int | None = None) -> str:
-        """Describe that `key_memory` is too small, or return an empty text."""
-        if self.key_memory_needed is None:
-            return ""
-        given = "" if memory is None else f" ({memory})"
-        return (
-            f"key_memory{given} is too small for the keys that are used, and their recognizers are read again and "
-            f"again. Set key_memory to {1.2 * self.key_memory_needed:.0f}"
-        )
+    @property
+    def key_shortage(self) -> str:
+        """Why `key_memory` is too small, empty if it is not."""
+        text = "key_memory is too small for the keys in use: recognizers are read again and again. Set it to"
+        return "" if self.key_memory_needed is None else f"{text} {1.2 * self.key_memory_needed:.0f}"
 
     @property
     def lag(self) -> int | None:
@@ -249,33 +245,20 @@ HANGS_SECONDS = 3.0
 
 
 @dataclass(slots=True)
-class StorageStats:
-    """Reading and writing of states, which other threads report while it hangs.
+class Activity:
+    """Reading and writing of states by one thread, which other threads report while it hangs.
 
     Attributes
     ----------
     running
-        What the loop reads or writes, and since when. ``None``: nothing.
-    copying
-        What the thread of the copy writes, and since when. ``None``: nothing.
-    failure, failures
-        Latest failure of the copy, empty if it has all states, and number of failures.
-    behind
-        Number of files that the copy lacks.
-    place
-        What the copy is a copy of, and its folder.
+        What is read or written, and since when. ``None``: nothing.
     """
 
     running: tuple[str, float] | None = None
-    copying: tuple[str, float] | None = None
-    failure: str = ""
-    failures: int = 0
-    behind: int = 0
-    place: tuple[str, str] = ("", "")
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Note what the loop reads or writes."""
+        """Note what the thread does."""
         before, self.running = self.running, (what, time.monotonic())
         try:
             yield
@@ -283,25 +266,44 @@ class StorageStats:
             self.running = before
 
     @property
+    def seconds(self) -> float:
+        """Seconds for which the thread has been doing the same."""
+        return 0.0 if (running := self.running) is None else time.monotonic() - running[1]
+
+    @property
     def hangs(self) -> str:
-        """What the loop waits for, empty if it does not wait for long."""
-        return _hangs(self.running)
+        """What takes long, empty if nothing does."""
+        running, seconds = self.running, self.seconds
+        return f"{running[0]} takes {seconds:.0f} s" if running and seconds > HANGS_SECONDS else ""
+
+
+@dataclass(slots=True)
+class StorageStats:
+    """Reading and writing of states.
+
+    Attributes
+    ----------
+    loop, copying
+        What the loop does, and the thread that writes the copy.
+    failure
+        Latest failure of the copy, empty if it has all states.
+    behind
+        Number of files that the copy lacks.
+    place
+        What the copy is a copy of, and its folder.
+    """
+
+    loop: Activity = field(default_factory=Activity)
+    copying: Activity = field(default_factory=Activity)
+    failure: str = ""
+    behind: int = 0
+    place: tuple[str, str] = ("", "")
 
     @property
     def copy_trouble(self) -> str:
         """Why the folder lacks states, empty if it does not. Decisions do not depend on it."""
-        why = self.failure or _hangs(self.copying)
-        store, folder = self.place
+        why, (store, folder) = self.failure or self.copying.hangs, self.place
         return why and f"{folder}, the copy of {store} on this machine, lacks {self.behind} files: {why}"
-
-    def seconds(self) -> float:
-        """Seconds for which the loop has been reading or writing a state."""
-        return 0.0 if (running := self.running) is None else time.monotonic() - running[1]
-
-
-def _hangs(running: tuple[str, float] | None) -> str:
-    seconds = 0.0 if running is None else time.monotonic() - running[1]
-    return f"{running[0]} takes {seconds:.0f} s" if running is not None and seconds > HANGS_SECONDS else ""
 
 
 @dataclass(slots=True)
@@ -358,8 +360,8 @@ class ServiceStats:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons why the worker is not ready, without repetitions."""
-        hangs = (self.storage.hangs,) if self.storage.hangs else ()
-        return tuple(dict.fromkeys((*hangs, *self.outside, *self.obstacles)))
+        reasons = dict.fromkeys((self.storage.loop.hangs, *self.outside, *self.obstacles))
+        return tuple(filter(None, reasons))
 
     def add(self, name: str, place: Place | None = None, by: int = 1) -> None:
         """Increase a count of a partition or of the worker."""

@@ -83,7 +83,7 @@ class DiskTrial(Trial):
         """Decide on until the copy has all states again, which is logged."""
         self.decide(100)
         until(lambda: self.figure("state_copy_behind") == 0, 40, self.tail)
-        self.await_line("has all states again")
+        self.await_line("the copy is complete again")
         assert "the copy of" not in self.ready()[1]
 
     def goes_on_without_the_disk(self, *, kill: bool = True) -> None:
@@ -146,7 +146,7 @@ def test_the_disk_is_full(site: Site, kind: str) -> None:
     trial = DiskTrial(site, kind)
     trial.begin()
     with full(trial):
-        trial.await_trouble("cannot write to")
+        trial.await_trouble("cannot write")
         trial.goes_on_without_the_disk(kill=False)
     trial.await_complete()
     with full(trial):

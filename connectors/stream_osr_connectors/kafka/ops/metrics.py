@@ -23,17 +23,7 @@ from prometheus_client.registry import Collector
 from stream_osr.discovery.signal_table import COUNTED
 
 from ...commands.command import NAMED_ACTIONS
-from ..stats import (
-    DRIFTED,
-    KNOWN_OF,
-    LOST,
-    OF_TYPE,
-    REPEATED,
-    SUMMED,
-    UNKNOWN_OF,
-    PartitionStats,
-    ServiceStats,
-)
+from ..stats import DRIFTED, KNOWN_OF, LOST, OF_TYPE, REPEATED, SUMMED, UNKNOWN_OF, PartitionStats, ServiceStats
 
 PREFIX = "stream_osr_"
 
@@ -172,10 +162,7 @@ COUNTS = {
 """Help texts of the counters of a partition, by name."""
 
 OF_CLASS = {
-    "expected_recall": (
-        "recall.recall",
-        "Estimated recall of the class, measured with reference instances.",
-    ),
+    "expected_recall": ("recall.recall", "Estimated recall of the class, measured with reference instances."),
     "expected_recall_low": ("recall.low", "Lower end of the 95 % interval of expected_recall."),
     "expected_recall_high": ("recall.high", "Upper end of the 95 % interval of expected_recall."),
     "false_unknown": ("recall.false_unknown", "Estimated share of the class's instances that are called unknown."),
@@ -207,21 +194,13 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge("unstable_records", "Records that wait for the end of a transaction upstream.", "unstable"),
     _gauge("committed_offset", "Offset after the last committed record.", "position"),
     _gauge("end_offset", "Last stable offset of the input, the end of committed records.", "end"),
-    _gauge(
-        "held_decisions",
-        "Records without a final decision.",
-        lambda of, now: of.menu and of.paused,
-    ),
+    _gauge("held_decisions", "Records without a final decision.", lambda of, now: of.menu and of.paused),
     _gauge("suspended", "1 while the partition cannot be loaded or continued and the service retries.", "suspended"),
     _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),
     _gauge("keys", "Keys with a recognizer (setting by).", "keys"),
     _gauge("keys_awake", "Keys with a recognizer in memory (setting by).", "keys_awake"),
-    _gauge(
-        "key_memory_needed_bytes",
-        "Size of the recognizers of the keys that are used, if key_memory is too small for them.",
-        "key_memory_needed",
-    ),
+    _gauge("key_memory_needed", "Bytes of the recognizers in use if key_memory is too small.", "key_memory_needed"),
     _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
     _gauge("emerging_subclasses", "Emerging subclasses.", "menu.emerging"),
     _gauge("active_subclasses", "Announced emerging subclasses, neither dormant nor muted.", "menu.active"),
@@ -308,21 +287,9 @@ METRICS: tuple[MetricRow, ...] = (
         lambda of, now: _age(of.progress, now),
     ),
     _worker(
-        "state_wait_seconds",
-        "Seconds since the loop began to read or write a state, 0 if it does not.",
-        lambda of, now: of.storage.seconds(),
+        "state_wait_seconds", "Seconds that the loop waits for a state.", lambda of, now: of.storage.loop.seconds
     ),
-    _worker(
-        "state_copy_behind",
-        "Files that the folder, a copy of state_topic or state_url, lacks.",
-        lambda of, now: of.storage.behind,
-    ),
-    _worker(
-        "state_copy_failures",
-        "Failures of writing the copy of the states.",
-        lambda of, now: of.storage.failures,
-        CounterMetricFamily,
-    ),
+    _worker("state_copy_behind", "Files that the copy of the states lacks.", lambda of, now: of.storage.behind),
     _worker("loop_age_seconds", "Seconds since the last iteration of the main loop.", lambda of, now: now - of.loop),
     _worker(
         "model",
@@ -380,34 +347,7 @@ class Overview(Collector):
             return Health(False, "there is no worker")
         why = {name: _obstacles(of, now) for name, of in workers.items()}
         late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
-        dropped = [
-            f"{place}: {its.recall}"
-            for of in workers.values()
-            for place, its in sorted(of.copy().partitions.items())
-            if its.recall.dropped
-        ]
-        moved = [
-            f"{place}: {its.frame}"
-            for of in workers.values()
-            for place, its in sorted(of.copy().partitions.items())
-            if its.frame
-        ]
-        full = [
-            f"{place}: it has max_keys ({its.most_keys}) keys, and {n} records of further keys were dead letters"
-            for of in workers.values()
-            for place, its in sorted(of.copy().partitions.items())
-            if (n := of.counts["keys_refused", place])
-        ]
-        short = [
-            f"{place}: {its.key_shortage()}"
-            for of in workers.values()
-            for place, its in sorted(of.copy().partitions.items())
-            if its.key_memory_needed is not None
-        ]
-        copies = [f"{name}: {trouble}" for name, of in workers.items() if (trouble := of.storage.copy_trouble)]
-        return Health(
-            not late, "; ".join([*(late or ["every worker is ready"]), *dropped, *moved, *full, *short, *copies])
-        )
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *_remarks(workers)]))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
@@ -425,6 +365,22 @@ class Overview(Collector):
                     elif value is not None:
                         family.add_metric([worker, *labels], value if isinstance(value, dict) else float(value))
             yield family
+
+
+def _remarks(workers: Mapping[str, ServiceStats]) -> Iterator[str]:
+    """Yield what an operator should know of workers that are ready."""
+    for of in workers.values():
+        for place, its in sorted(of.copy().partitions.items()):
+            if its.recall.dropped:
+                yield f"{place}: {its.recall}"
+            if its.frame:
+                yield f"{place}: {its.frame}"
+            if refused := of.counts["keys_refused", place]:
+                text = f"keys, and {refused} records of further keys were dead letters"
+                yield f"{place}: it has max_keys ({its.most_keys}) {text}"
+            if shortage := its.key_shortage:
+                yield f"{place}: {shortage}"
+    yield from (f"{name}: {trouble}" for name, of in workers.items() if (trouble := of.storage.copy_trouble))
 
 
 def _age(moment: float | None, now: float) -> float | None:

@@ -70,18 +70,22 @@ class Watchdog:
     def _report(self) -> None:
         """Log that reading or writing of a state hangs, or that the copy lacks states, once for each time."""
         storage = self._stats.storage
-        hangs, trouble = storage.hangs, storage.copy_trouble
-        self._say("loop", hangs, not hangs, f"nothing is decided meanwhile: {hangs}", "the loop goes on")
-        complete = f"{storage.place[1]} has all states again"
-        self._say("copy", trouble, not storage.behind, f"{trouble}. Decisions and snapshots go on", complete)
-
-    def _say(self, about: str, trouble: str, ends: bool, begun: str, ended: str) -> None:
-        if trouble and about not in self._reported:
-            self._reported.add(about)
-            self._seldom.say(about, begun)
-        elif ends and about in self._reported:
-            self._reported.remove(about)
-            self._seldom.forget(about, ended)
+        hangs, trouble = storage.loop.hangs, storage.copy_trouble
+        for why, ends, line, ended in (
+            (hangs, not hangs, f"nothing is decided meanwhile: {hangs}", "the loop goes on"),
+            (
+                trouble,
+                not storage.behind,
+                f"{trouble}. Decisions and snapshots go on",
+                "the copy is complete again",
+            ),
+        ):
+            if why and ended not in self._reported:
+                self._reported.add(ended)
+                self._seldom.say(ended, line)
+            elif ends and ended in self._reported:
+                self._reported.remove(ended)
+                self._seldom.forget(ended, ended)
 
     def _end(self, reason: str) -> None:
         logger.critical("%s: the process ends, to be started again. It was in %s", reason, self._place())

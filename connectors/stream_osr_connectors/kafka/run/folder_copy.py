@@ -7,13 +7,13 @@ published again from the copy.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from stream_osr.support.atomic import write_whole
+from stream_osr.errors import PersistenceError
 
 from ..stats import StorageStats
+from .folder_states import FolderStates
 
 RETRY_SECONDS = 10.0
 """Seconds before the next attempt after a failure."""
@@ -25,7 +25,7 @@ CLOSE_SECONDS = 2.0
 """Seconds that opening and closing wait for the disk."""
 
 
-class FolderCopy:
+class FolderCopy(FolderStates):
     """Copy of states in a folder, which a thread writes when it can.
 
     Parameters
@@ -37,7 +37,8 @@ class FolderCopy:
     """
 
     def __init__(self, folder: Path, storage: StorageStats) -> None:
-        self._folder, self._storage = folder, storage
+        super().__init__(folder, storage.copying)
+        self._storage = storage
         self._waiting: dict[str, bytes | None] = {}  # content of each file, None if it is to be deleted
         self._changed = threading.Condition()
         self._closing = False
@@ -48,35 +49,29 @@ class FolderCopy:
         found: list[str] = []
 
         def read() -> None:
-            with suppress(OSError):
-                found.extend(path.name for path in self._folder.iterdir() if path.is_file())
+            with suppress(PersistenceError):
+                found.extend(super(FolderCopy, self).names())
 
         reading = threading.Thread(target=read, name="folder copy, names", daemon=True)
         reading.start()
         reading.join(CLOSE_SECONDS)
         return [*found]
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, partition: int = 0) -> None:
         """Let the thread write a file, unless the file is equal."""
         self._put(name, data)
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, partition: int = 0) -> None:
         """Let the thread delete a file."""
         self._put(name, None)
 
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file that is written or waits, ``None`` if there is none."""
+    def read(self, name: str, partition: int = 0) -> bytes | None:
+        """Return the content of a file that is written or waits, ``None`` if there is none or it cannot be read."""
         with self._changed:
             if name in self._waiting:
                 return self._waiting[name]
-        with suppress(OSError):
-            return (self._folder / name).read_bytes()
-        return None
-
-    def modified(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since 1970, or ``None``."""
-        with suppress(OSError):
-            return (self._folder / name).stat().st_mtime
+        with suppress(PersistenceError):
+            return super().read(name)
         return None
 
     def close(self) -> None:
@@ -91,12 +86,8 @@ class FolderCopy:
         with self._changed:
             self._waiting.pop(name, None)
             self._waiting[name] = data
-            sizes = {each: len(content or b"") for each, content in self._waiting.items()}
-            excess = sum(sizes.values()) - MOST_WAITING
-            for each, size in sizes.items():
-                if excess > 0 and size and each != name:
-                    del self._waiting[each]
-                    excess -= size
+            while len(self._waiting) > 1 and sum(len(each or b"") for each in self._waiting.values()) > MOST_WAITING:
+                del self._waiting[next(iter(self._waiting))]
             self._storage.behind = len(self._waiting)
             if self._thread is None or not self._thread.is_alive():
                 self._closing = False
@@ -119,20 +110,14 @@ class FolderCopy:
 
     def _done(self, name: str, data: bytes | None) -> bool:
         """Write or delete a file, and return whether this succeeded."""
-        path = self._folder / name
-        self._storage.copying = f"{'deleting' if data is None else 'writing'} {name}", time.monotonic()
         try:
             if data is None:
-                path.unlink(missing_ok=True)
-            elif not path.exists() or path.read_bytes() != data:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_whole(path, lambda file: file.write(data))
-        except OSError as error:
-            self._storage.failure = f"cannot write to {self._folder}: {error.strerror}"
-            self._storage.failures += 1
+                super().drop(name)
+            elif super().read(name) != data:
+                super().write(name, data)
+        except PersistenceError as error:
+            self._storage.failure = str(error)
             return False
-        finally:
-            self._storage.copying = None
         with self._changed:
             if name in self._waiting and self._waiting[name] is data:
                 del self._waiting[name]

@@ -7,20 +7,18 @@ that is lost with its disk loses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from stream_osr.errors import PersistenceError
-from stream_osr.support.atomic import write_whole
 from stream_osr.support.state_store import StateStore, StoreChanges, StoredState, UrlStore
 
 from ..log import logger
 from ..settings import ServiceSettings
 from ..stats import StorageStats
 from .folder_copy import FolderCopy
+from .folder_states import FolderStates, GroupStates
 from .topic_store import TopicStore
 
 _CONSTANT = (".osr", ".model")
@@ -32,127 +30,6 @@ If another state is gone, the store has lost states, and has not dropped them.
 
 class StoreError(PersistenceError):
     """The topic or the URL failed. A later attempt may succeed."""
-
-
-class GroupStates(Protocol):
-    """States of a group. All methods raise PersistenceError if the states cannot be used.
-
-    States of a partition have its number, and those of the whole group have the number 0.
-
-    Attributes
-    ----------
-    where, described
-        Place of the states, for messages, and its description for the start of the log.
-    """
-
-    where: str
-    described: str
-
-    def refresh(self, *partitions: int) -> None:
-        """Take notice of changes by other workers, for the group and these partitions, or for all."""
-
-    def names(self) -> list[str]:
-        """Names of all states."""
-
-    def read(self, name: str, partition: int = 0) -> bytes | None:
-        """Return a state, or ``None`` if there is none."""
-
-    def write(self, name: str, data: bytes, partition: int = 0) -> None:
-        """Store a state. An existing one is replaced."""
-
-    def drop(self, name: str, partition: int = 0) -> None:
-        """Delete a state, if it exists."""
-
-    def modified(self, name: str, partition: int = 0) -> float | None:
-        """Return when a state was stored, in seconds since 1970, or ``None`` if this is unknown."""
-
-    def publish(self, name: str, partition: int = 0) -> None:
-        """Store a state that only the copy of this machine has."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-class FolderStates(GroupStates):
-    """States in a folder that all workers of the group share.
-
-    Parameters
-    ----------
-    folder
-        Path of the folder.
-    storage
-        Statistics to update.
-    """
-
-    def __init__(self, folder: Path, storage: StorageStats | None = None) -> None:
-        self.folder, self.where = folder, str(folder)
-        self.described = f"folder {folder} alone, which all workers of the group must share"
-        self._storage = StorageStats() if storage is None else storage
-
-    def open(self) -> FolderStates:
-        """Create the folder with access only for its owner. The rights of an existing folder do not change.
-
-        Raises
-        ------
-        PersistenceError
-            If the folder cannot be created or written.
-        """
-        try:
-            with self._storage.doing(f"writing to {self.folder}"):
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                probe = self.folder / ".writable"
-                probe.touch()
-                probe.unlink(missing_ok=True)
-        except OSError as error:
-            raise PersistenceError(
-                f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}. Set another as state"
-            ) from None
-        return self
-
-    def refresh(self, *partitions: int) -> None:
-        """Do nothing: the folder is read each time."""
-
-    def names(self) -> list[str]:
-        """List the files."""
-        with self._explained("read", ""):
-            return [path.name for path in self.folder.iterdir() if path.is_file()]
-
-    def read(self, name: str, partition: int = 0) -> bytes | None:
-        """Read a file."""
-        with self._explained("read", name), suppress(FileNotFoundError):
-            return (self.folder / name).read_bytes()
-        return None
-
-    def write(self, name: str, data: bytes, partition: int = 0) -> None:
-        """Write a file that appears only when it is complete."""
-        with self._explained("write", name, ". Check that the folder has room, or set another as state"):
-            write_whole(self.folder / name, lambda file: file.write(data))
-
-    def drop(self, name: str, partition: int = 0) -> None:
-        """Delete a file."""
-        with self._explained("delete", name):
-            (self.folder / name).unlink(missing_ok=True)
-
-    def modified(self, name: str, partition: int = 0) -> float | None:
-        """Return the time of the file."""
-        with suppress(OSError):
-            return (self.folder / name).stat().st_mtime
-        return None
-
-    def publish(self, name: str, partition: int = 0) -> None:
-        """Do nothing: there is no copy."""
-
-    def close(self) -> None:
-        """Do nothing: there is no connection."""
-
-    @contextmanager
-    def _explained(self, action: str, name: str, remedy: str = "") -> Iterator[None]:
-        path = self.folder / name
-        try:
-            with self._storage.doing(f"{action.removesuffix('e')}ing {path}"):
-                yield
-        except OSError as error:
-            raise PersistenceError(f"cannot {action} {path}: {error.strerror}{remedy}") from None
 
 
 class PublishedStates(GroupStates):
@@ -171,12 +48,10 @@ class PublishedStates(GroupStates):
     """
 
     def __init__(self, store: StateStore, copy: FolderCopy, where: str, storage: StorageStats) -> None:
-        self.where, self._store, self._copy, self._storage = where, store, copy, storage
+        self.where, self._store, self._copy, self._loop = where, store, copy, storage.loop
         self.described = f"{where}, with a copy in {storage.place[1]}"
         self._known: set[StoredState] = set()
-        self._digested: dict[StoredState, tuple[str, bytes]] = {}  # small states that are read often
-        with storage.doing("reading the folder of this machine"):
-            self._copied = set(copy.names())
+        self._copied = set(copy.names())
 
     def refresh(self, *partitions: int) -> None:
         """Read new records of the topic, or the list of states below the URL.
@@ -191,7 +66,7 @@ class PublishedStates(GroupStates):
             If the store fails, or lost states cannot be published again.
         """
         positions = {0, *partitions} if partitions else None
-        with self._storage.doing(f"reading {self.where}"):
+        with self._loop.doing(f"reading {self.where}"):
             stored = {state for state in self._store.states(positions=positions) if _is_file(state.name)}
             gone = {state for state in self._known if positions is None or state.position in positions} - stored
             changes = self._store.take_changes()
@@ -206,28 +81,28 @@ class PublishedStates(GroupStates):
         return sorted({state.name for state in self._known} | self._copied)
 
     def read(self, name: str, partition: int = 0) -> bytes | None:
-        """Return a state from the store, or from the copy if the store has none."""
+        """Return a state from the store.
+
+        A state that only the copy has is published, too. It is of an earlier run without topic and URL, or the store
+        has lost it.
+        """
         state = StoredState(name, partition)
-        digest = self._store.digest(state)
-        digested = self._digested.get(state)
-        if digested is not None and digest == digested[0]:
-            return digested[1]
-        with self._storage.doing(f"reading {name} of {self.where}"):
-            try:
+        try:
+            with self._loop.doing(f"reading {name} of {self.where}"):
                 data = self._store.get(state)
-            except PersistenceError as error:
-                raise StoreError(str(error)) from None
-            if data is None:
-                return self._copy.read(name) if name in self._copied else None
-        if not name.endswith(_CONSTANT) and digest is not None:
-            self._digested[state] = digest, data
-        self._take(state, data)
+        except PersistenceError as error:
+            raise StoreError(str(error)) from None
+        if data is not None:
+            self._take(state, data)
+        elif name in self._copied and (data := self._copy.read(name)) is not None:
+            with suppress(PersistenceError):  # it can be read, and the next snapshot is published
+                self.write(name, data, partition)
         return data
 
     def write(self, name: str, data: bytes, partition: int = 0) -> None:
         """Publish a state, and let the thread copy it."""
         state = StoredState(name, partition)
-        with self._storage.doing(f"writing {name} to {self.where}"):
+        with self._loop.doing(f"writing {name} to {self.where}"):
             self._store.put(state, data)
         self._take(state, data)
         self._follow(self._store.take_changes())
@@ -235,7 +110,7 @@ class PublishedStates(GroupStates):
     def drop(self, name: str, partition: int = 0) -> None:
         """Delete a state from the store and from the copy."""
         state = StoredState(name, partition)
-        with self._storage.doing(f"deleting {name} from {self.where}"):
+        with self._loop.doing(f"deleting {name} from {self.where}"):
             self._store.drop(state)
         self._forget(state)
 
@@ -243,11 +118,6 @@ class PublishedStates(GroupStates):
         """Return when a state was published, or when it was copied if only the copy has it."""
         state = StoredState(name, partition)
         return self._store.modified(state) if state in self._known else self._copy.modified(name)
-
-    def publish(self, name: str, partition: int = 0) -> None:
-        """Publish a state that only the copy has, of an earlier run without topic and URL, or of a lost topic."""
-        if StoredState(name, partition) not in self._known and (data := self._copy.read(name)) is not None:
-            self.write(name, data, partition)
 
     def close(self) -> None:
         """Close the store, and wait a short time for the copy."""
@@ -277,7 +147,7 @@ class PublishedStates(GroupStates):
                 "%s has lost states. Number of states published again: %d (%s)", self.where, len(again), names
             )
         for state in again:
-            self.publish(*state)
+            self.read(*state)
 
 
 def _is_file(name: str) -> bool:
@@ -301,10 +171,10 @@ def open_states(settings: ServiceSettings, storage: StorageStats | None = None) 
         return _published(TopicStore(settings, topic), folder, f"topic {topic}", storage)
     if settings.state_url is not None:
         url = f"{settings.state_url.rstrip('/')}/{quote(settings.group, safe='')}"
-        with storage.doing(f"opening {url}"):
+        with storage.loop.doing(f"opening {url}"):
             store = UrlStore(url)
         return _published(store, folder, url, storage)
-    return FolderStates(folder, storage).open()
+    return FolderStates(folder, storage.loop).open()
 
 
 def _published(store: StateStore, folder: Path, where: str, storage: StorageStats) -> PublishedStates:

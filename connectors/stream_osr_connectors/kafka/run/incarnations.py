@@ -16,7 +16,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..log import logger
 from ..places import Place
-from .group_states import GroupStates
+from .folder_states import GroupStates
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 
@@ -80,7 +80,6 @@ class Incarnations:
         content = {"ids": self._ids, "partitions": self.partitions}
         if self._ids and content != self._read():
             self._states.write(self._file, json.dumps(content).encode())
-        self._states.publish(self._file)
 
     def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
         """Report the loss of the previous topic. With on_lost_state ``fail`` this is an error.

@@ -24,7 +24,8 @@ from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..stats import StorageStats
-from .group_states import GroupStates, open_states
+from .folder_states import GroupStates
+from .group_states import open_states
 from .partition import seed_of
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
@@ -119,17 +120,14 @@ class ModelFile(NamedTuple):
         PersistenceError
             If it cannot be written.
         """
-        name, kept = _state_of(self.identity), None
+        name = _state_of(self.identity)
         try:
-            kept = states.read(name)
-            if kept is not None and _of_archive(kept, name).trained.fingerprint == self.trained.fingerprint:
-                states.publish(name)
-                return
+            if (kept := states.read(name)) is not None:
+                if _of_archive(kept, name).trained.fingerprint == self.trained.fingerprint:
+                    return
+                logger.warning("%s holds another model and is written again", name)
         except PersistenceError as error:
             logger.warning("%s: it is written again", error)
-        else:
-            if kept is not None:
-                logger.warning("%s holds another model and is written again", name)
         states.write(name, self.archive())
 
     @classmethod
@@ -216,7 +214,6 @@ class Journal(NamedTuple):
         known = self.read()
         if known[-1:] != [identity]:
             self.states.write(_JOURNAL, "".join(f"{each}\n" for each in (*known, identity)).encode())
-        self.states.publish(_JOURNAL)
 
     def is_later(self, identity: str, than: str) -> bool:
         """Return whether a model was added after the last occurrence of another one."""

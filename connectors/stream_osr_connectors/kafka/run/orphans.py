@@ -13,7 +13,7 @@ from ..client.interface import Committed
 from ..log import logger
 from ..places import Place
 from ..wire.boundaries import Progress
-from .group_states import GroupStates
+from .folder_states import GroupStates
 from .models import Journal
 from .snapshots import name_of
 

@@ -19,8 +19,9 @@ import orjson
 from stream_osr import Event, OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
 from stream_osr.printable_text import brief
+from stream_osr.support.hourly_log import log_hourly
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.engine import DecidedRecord, RecordStream, Refusal, log_hourly
+from stream_osr_connectors.engine import DecidedRecord, RecordStream, Refusal
 from stream_osr_connectors.values import DecodeError
 
 from ...commands.command import Command
@@ -328,7 +329,7 @@ class _Step:
         failed = [str(received.offset) for received, why in stream.refused if received and why.failed is not None]
         if failed:
             text = f"{self._about}: dead letters are the records that make a micro-batch fail: {', '.join(failed)}"
-            log_hourly(f"{self._place} fails", text)
+            log_hourly(logger, f"{self._place} fails", text)
         for received, refusal in stream.refused:
             if received is not None:
                 self._taken.refused.append((received, refusal))

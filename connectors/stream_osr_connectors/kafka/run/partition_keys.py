@@ -195,8 +195,7 @@ class PartitionKeys:
         """Instances and labels in unfinished micro-batches, records without a final decision, and their bytes."""
         self.sources: dict[Written, frozenset[Boundary]] = {}
         """Snapshots that a snapshot needs, as far as this process knows them."""
-        self._uses = self._rereads = 0  # in this window
-        self._window = -math.inf
+        self._window, self._uses, self._rereads = -math.inf, 0, 0  # its beginning, and counts in it
         self.needed_memory: int | None = None
         """Size of the recognizers of the keys that are used, ``None`` if `key_memory` suffices."""
 

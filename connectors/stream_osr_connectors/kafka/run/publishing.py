@@ -240,8 +240,8 @@ def account(
             its.position = after.history.last.offset
             its.paused, its.pending = after.delayed, max(0, its.pending - len(records))
             follow(its, after)
-            if its.key_memory_needed is not None:
-                _seldom.say(f"key memory {place}", f"{place}: {its.key_shortage(settings.key_memory)}")
+            if shortage := its.key_shortage:
+                _seldom.say(f"key memory {place}", f"{place}: {shortage}")
         for event, by in zip_longest(outcome.events, outcome.streams):
             if (warning := kind_of(event).warning) is None:
                 continue

@@ -7,7 +7,6 @@ recognizer, the fingerprint of the trained part, and the records without a final
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
@@ -26,7 +25,8 @@ from ..places import Place
 from ..wire.boundaries import Boundary, closing_of, closing_text
 from ..wire.messages import Received
 from . import waiting_records
-from .group_states import GroupStates, StoreError
+from .folder_states import GroupStates
+from .group_states import StoreError
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
 
@@ -125,14 +125,6 @@ class Snapshots(NamedTuple):
             except PersistenceError as error:  # the next snapshot tries it again
                 _seldom.say(f"drop {place}", str(error))
         return name
-
-    def publish(self, place: Place, lineage: str) -> None:
-        """Publish the snapshots of a partition that only this machine has. The log has the reason if this fails."""
-        try:
-            for name in self._found(place, lineage).values():
-                self.states.publish(name, place.partition)
-        except PersistenceError as error:
-            _seldom.say(f"publish {place}", str(error), logging.ERROR)
 
     def boundaries(self, place: Place, lineage: str) -> list[Boundary]:
         """Return the boundaries with snapshots of a partition, the newest first."""

@@ -175,7 +175,6 @@ class Streams(Job):
         if asked > self._commands.end and self._may_lag(place):
             return NotLoadable(f"the topic of labels was read up to {self._commands.end}, and a replay needs {asked}")
         self._behind.pop(place, None)
-        self._snapshots.publish(place, found.state.lineage)
         self._own(place, found)
         last = found.state.history.last
         return Loaded(last.offset, self._keeper.offset(place, found.state) if found.new else None)

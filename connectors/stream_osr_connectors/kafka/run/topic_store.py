@@ -79,8 +79,8 @@ class _Published(NamedTuple):
 class TopicStore(StateStore):
     """Store of a group's states in a compacted topic.
 
-    The position selects the partition, modulo the number of partitions. The methods `get`, `digest` and
-    `drop` see the topic as of the latest call of `states`, which reads only new records.
+    The position selects the partition, modulo the number of partitions. The methods `get` and `drop` see the topic
+    as of the latest call of `states`, which reads only new records.
 
     Outside the service the store suits few states, such as snapshots. Each process reads the whole topic once, and
     each `put` and each `get` of an earlier state waits for the brokers. `Keyed` would wait for each key.
@@ -142,10 +142,6 @@ class TopicStore(StateStore):
             self.states(positions=[state.position])
             data = self._fetch(state)
         return data
-
-    def digest(self, state: StoredState) -> str | None:
-        """Return the SHA-256 digest in the description."""
-        return self._index[state].whole.digest if state in self._index else None
 
     def modified(self, state: StoredState) -> float | None:
         """Return the timestamp of the description."""
@@ -281,6 +277,7 @@ class TopicStore(StateStore):
         lost = [state for state, its in own if renewed or its.begin < first]
         for state in lost:
             del self._index[state]
+            self._recent.pop(state, None)
         self._changes.lost.update(lost)
 
     def _take(self, record: Received) -> None:
@@ -325,7 +322,7 @@ class TopicStore(StateStore):
     def _fetch(self, state: StoredState) -> bytes | None:
         found = self._index.get(state)
         if found is None or state in self._recent:
-            return self._recent.pop(state, None)
+            return self._recent.get(state)
         place = Place(self._topic, found.partition)
         with self._following() as follower:
             records = {each.key: each for each in _records(follower, place, found.begin, found.end + 1)}

@@ -13,13 +13,7 @@ from stream_osr.keyed import KeySummary
 from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
-from stream_osr_connectors.files.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    load_model,
-    model_of,
-    wrong_stream,
-)
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, load_model, model_of, wrong_stream
 from stream_osr_connectors.files.streams import keyed_of
 from stream_osr_connectors.summary.input_records import ReadRecord, read_records
 
