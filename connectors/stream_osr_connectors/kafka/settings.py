@@ -104,7 +104,7 @@ class ServiceSettings(BaseSettings):
     label: str | None = None
     """Field of true labels, from which the model learns."""
     features: tuple[str, ...] | None = None
-    """Feature fields. Default: of the model."""
+    """Feature fields. Default: the model's."""
     label_type: LabelType = "auto"
     """Type of labels: auto, str or int."""
     max_instance_bytes: AtLeastOne = 1_000_000
@@ -113,21 +113,21 @@ class ServiceSettings(BaseSettings):
     """Compression of published messages."""
 
     batch_size: AtLeastOne | None = None
-    """Instances in a micro-batch. Default: of the model."""
+    """Instances in a micro-batch. Default: the model's."""
     max_wait: Seconds | None = 1.0
     """Seconds after which a partial micro-batch is closed."""
     commit_batches: AtLeastOne = 8
     """Most micro-batches in a transaction."""
     on_missing: Literal["impute", "error", "skip"] | None = None
-    """Treatment of missing features. Default: of the model."""
+    """Treatment of missing features. Default: the model's."""
     min_probability: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Minimum probability of a known label. Default: of the model."""
+    """Minimum probability of a known label. Default: the model's."""
     contributions: AtLeastOne | None = None
     """Features whose contributions each decision has."""
     threads: AtLeastOne | None = None
-    """Threads for the chains. Default: of the model."""
+    """Threads for the chains. Default: the model's."""
     seed: Annotated[int | None, Field(ge=0)] = None
-    """Seed of all random numbers. Default: of the model."""
+    """Seed of all random numbers. Default: the model's."""
 
     state: Path = Path("state")
     """Folder of snapshots, in a systemd unit its StateDirectory. Alone, it must be shared by all workers."""

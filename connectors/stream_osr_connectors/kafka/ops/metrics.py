@@ -155,7 +155,7 @@ COUNTS = {
     "replayed": "Records replayed without output.",
     "unreadable": "Failed reads: a damaged batch, or a missing codec.",
     "unknown_rate_jumps": "Jumps of the unknown rate (UnknownRateJumped).",
-    "data_faults": "Failures of columns and repetitions of rows (ColumnFailed, RowsRepeated).",
+    "data_faults": "Failed columns and repeated rows (ColumnFailed, RowsRepeated).",
     "encoder_failures": "Decisions and events that the encoder could not encode, by attempt.",
     "commands_left": f"{NAMED_ACTIONS} that failed. An invalid label counts in each partition.",
     "keys_refused": "Records of new keys beyond max_keys, which are dead letters.",
@@ -245,7 +245,7 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _gauge(
         "signals",
-        "Signals since the start of the stream. The counts survive a restart.",
+        "Signals since the start of the stream, across restarts.",
         lambda of, now: (
             of.found and {signal: getattr(of.found.signals, signal) for signal in (*COUNTED, "odd_values")}
         ),
@@ -277,14 +277,14 @@ METRICS: tuple[MetricRow, ...] = (
     _count("class_drifts", "Drifts of a known class (ClassDrifted).", ["class"], {DRIFTED: []}),
     _count("events_of_type", "Events published, by type.", ["type"], {OF_TYPE: []}),
     _worker_count("transactions_failed", "Transactions that failed or took too long."),
-    _worker_count("transactions_abandoned", "Transactions that never ended and were abandoned."),
+    _worker_count("transactions_abandoned", "Abandoned transactions."),
     _worker_count("transactions_fenced", "Transactions that another producer fenced."),
-    _worker_count("transactions_retried", "Transactions that were retried."),
+    _worker_count("transactions_retried", "Retried transactions."),
     _worker_count("commands_unreadable", "Invalid records in the topic of labels."),
     _worker_count("rebalances", "Rebalances that moved partitions to other workers."),
     _worker_count("consumers", "Consumers created: one at the start and after each failure."),
     _worker_count("worker_restarts", "Restarts of the worker."),
-    _worker("assigned_partitions", "Partitions assigned to the worker.", lambda of, now: len(of.partitions)),
+    _worker("assigned_partitions", "Assigned partitions.", lambda of, now: len(of.partitions)),
     _worker("ready", "1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
     _worker(
         "progress_age_seconds",
@@ -298,7 +298,7 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _worker(
         "state_copy_behind",
-        "Files that the folder, a copy of state_topic or state_url, lacks.",
+        "Files that the copy of the states lacks.",
         lambda of, now: of.storage.behind,
     ),
     _worker(
