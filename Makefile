@@ -105,7 +105,7 @@ test-all: $(VENV)/.ready   ## run both tiers: also what needs a broker, a browse
 test-long: $(VENV)/.dev   ## run the tests that take minutes each
 	$(PARALLEL) --timeout 3600 -m long
 
-faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too, with the state in a folder, in a topic and below a URL (an hour)
+faults: $(VENV)/.dev   ## every fault of docs/kafka_reference.md, the long cases too, with the state in a folder, in a topic and below a URL (an hour)
 	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 	FAULTS_STATE=topic $(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 	FAULTS_STATE=url $(BIN)/pytest -n 0 --timeout 3600 -m 'not long' tests/kafka/faults

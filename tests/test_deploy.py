@@ -258,7 +258,7 @@ def test_the_rule_of_the_page_gives_the_metric_that_the_autoscaler_reads(tmp_pat
 
 def test_the_page_has_the_figures_of_the_page_on_kafka() -> None:
     """Each row of throughput by workers, and the number of partitions of the examples."""
-    kafka = (ROOT / "docs" / "kafka.md").read_text()
+    kafka = (ROOT / "docs" / "kafka_reference.md").read_text()
     table = re.findall(r"^\| (\d+) \| (\d+) \| \d+ \| \d+ / \d+ ", kafka, re.MULTILINE)
     assert len(table) == 3
     assert re.findall(r"^\| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE) == table

@@ -16,10 +16,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from prometheus_client.core import CounterMetricFamily, InfoMetricFamily, Metric
 
 from stream_osr_connectors.kafka import ServiceSettings, stats
 from stream_osr_connectors.kafka.ops.logs import JsonLines
-from stream_osr_connectors.kafka.ops.metrics import METRICS
+from stream_osr_connectors.kafka.ops.metrics import METRICS, PREFIX
 from tests.documents.commands import RUNNERS, problem
 from tests.documents.reading import blocks
 from tests.kafka.prometheus import promtool
@@ -30,7 +31,9 @@ pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kafka"
-PAGE = (ROOT / "docs" / "kafka.md").read_text()
+SETUP, OPERATION, REFERENCE = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("kafka", "kafka_operation", "kafka_reference")
+)
 HISTORIES = Path(__file__).with_name("alerts.yaml")
 DASHBOARD = json.loads((EXAMPLE / "grafana.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -87,13 +90,35 @@ def test_alerts_fire_in_histories_and_settings_are_valid_by_the_tools_of_prometh
     assert "SUCCESS" in subprocess.run(checked, capture_output=True, check=True, text=True, timeout=60).stdout
 
 
-def test_the_page_lists_the_metrics_and_the_alerts() -> None:
-    assert named(PAGE) == exposed().keys()
-    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", PAGE)) == ALERTS
+def test_the_pages_list_the_metrics_and_the_alerts() -> None:
+    section = REFERENCE.partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    own = "\n".join(row for row in section.splitlines() if row.startswith("| `"))
+    assert own == metrics_table(), "the table of metrics should be:\n" + metrics_table()
+    assert {whole(name) for name in exposed()} == named(own)
+    assert {whole(name) for name in named(SETUP + OPERATION + REFERENCE)} == named(own)
+    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", SETUP + OPERATION + REFERENCE)) == ALERTS
+
+
+def metrics_table() -> str:
+    """The metrics as rows of a table, with one row for neighbours of the same help text."""
+    rows = []
+    for text, metrics in itertools.groupby(METRICS, key=lambda metric: metric.text):
+        names = ", ".join(f"`{PREFIX}{each.name}{ENDING.get(each.kind, '')}`" for each in metrics)
+        rows.append(f"| {names} | {text} |")
+    return "\n".join(rows)
+
+
+ENDING: dict[type[Metric], str] = {CounterMetricFamily: "_total", InfoMetricFamily: "_info"}
+
+
+def whole(name: str) -> str:
+    """Name of a metric without the ending of a histogram's sample."""
+    found = re.fullmatch(r"(.*_seconds)_(?:bucket|sum|count)", name)
+    return found[1] if found else name
 
 
 def test_the_page_lists_the_settings() -> None:
-    settings = PAGE[PAGE.index("\n## Settings\n") :]
+    settings = REFERENCE[REFERENCE.index("\n## Settings\n") :]
     rows = [row for row in settings.splitlines() if row.startswith("| `") and row.count("|") == 4]
     own = "\n".join(row for row in rows if row.split("`")[1] in ServiceSettings.model_fields)
     assert own == settings_table(), "the table of settings should be:\n" + settings_table()
@@ -133,7 +158,7 @@ def _default(field: Any) -> str:
 
 def test_the_fields_of_a_log_line_are_those_of_the_page() -> None:
     """In their order, and the page names each level."""
-    section = PAGE.partition("\n### Log lines\n")[2].partition("\n## ")[0]
+    section = OPERATION.partition("\n### Log lines\n")[2].partition("\n## ")[0]
     table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE))
     handler = JsonLines("w")
     record = logging.makeLogRecord({"levelname": "INFO", "name": "stream_osr", "msg": "3 read"})

@@ -222,7 +222,7 @@ def test_what_is_not_known_of_a_class_has_no_sample() -> None:
 
 
 def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> None:
-    """As docs/kafka.md promises; what a service has but once is not counted."""
+    """As docs/kafka_reference.md promises; what a service has but once is not counted."""
     names = class_names(tuple(range(1000))).values()
     figures, classes = live(), dict.fromkeys(names, stats.ClassMetrics(RECALL, 0.5))
     figures.partitions[PLACE].found = FOUND._replace(classes=classes)

@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings, exits
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
+from tests.kafka.streams import Stream, check_exactly_once, instances, make_topic, small_model
 from tests.kafka.systemd import NAME, ROOT, UNIT, systemd
 
 EXPOSED = 20
@@ -46,7 +46,7 @@ def test_the_unit_agrees_with_the_settings_and_with_the_page() -> None:
     variables = {name.lower() for name in re.findall(r"STREAM_OSR_([A-Z_]+)=", UNIT.read_text())}
     assert variables <= ServiceSettings.model_fields.keys()
     assert {int(code) for code in setting("RestartPreventExitStatus").split()} == FOR_A_PERSON
-    page = (ROOT / "docs" / "kafka.md").read_text()
+    page = (ROOT / "docs" / "kafka_reference.md").read_text()
     table = page.partition("| exit code |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (\d+) \| .* \| .* \| (.*) \|$", table, re.MULTILINE)
     assert {int(code): restart for code, restart in rows} == {
@@ -80,6 +80,7 @@ def test_systemd_runs_the_service(broker: Broker, tmp_path: Path) -> None:
 
     (folder := tmp_path / "stream").mkdir()
     stream = Stream(broker.address, folder, 2, small_model(), workers=2, instance="w")
+    make_topic(broker.address, f"{stream.settings['group']}.state", 2, **{"cleanup.policy": "compact"})
     stream.send(instances(200, 2))
     with systemd(tmp_path) as manager:
         manager.copy(folder / "model.osr", "model.osr")

@@ -52,55 +52,55 @@ class ServiceSettings(BaseSettings):
     )
 
     model: Path
-    """Model file that `stream-osr fit` wrote."""
+    """Model file of `stream-osr fit`."""
     brokers: str
-    """Comma-separated host:port of the brokers to connect to first."""
+    """Comma-separated host:port of the first brokers."""
     input: str
     """Topic of instances, or several comma-separated topics."""
     output: str = ""
-    """Topic of the decisions. Default: INPUT.decisions. With several inputs all defaults start with GROUP."""
+    """Topic of decisions. Default: INPUT.decisions. With several inputs all defaults start with GROUP."""
     events: str = ""
-    """Topic of the events. Default: INPUT.events."""
+    """Topic of events. Default: INPUT.events."""
     dead_letters: str = ""
     """Topic of unusable records. Default: INPUT.dlq."""
     labels: str | None = None
-    """Topic of commands and late labels, with one partition. Default: none."""
+    """Topic of commands and late labels, with one partition."""
     subclasses: str | None = None
-    """Compacted topic of the summaries that `stream-osr reconcile` reads, with one partition. Default: none."""
+    """Compacted topic of summaries for `stream-osr reconcile`, with one partition."""
     links: str = ""
-    """Compacted topic of the links that `stream-osr reconcile` writes. Default: INPUT.links."""
+    """Compacted topic of links from `stream-osr reconcile`. Default: INPUT.links."""
     global_events: str = ""
-    """Topic of the events that `stream-osr reconcile` writes. Default: INPUT.global-events."""
+    """Topic of events from `stream-osr reconcile`. Default: INPUT.global-events."""
 
     group: Annotated[str, Field(min_length=1)] = "stream-osr"
     """Consumer group."""
     instance: Annotated[str, Field(min_length=1)] = Field(default_factory=socket.gethostname)
-    """Name of this worker in the group. Must be unique, and the same after a restart."""
+    """Unique name of this worker in the group, the same after a restart."""
     workers: AtLeastOne = 1
     """Number of worker processes."""
     start: str = "earliest"
     """Start of a group without committed offsets: earliest, latest, or a time in ISO 8601."""
     stop: str | None = None
-    """End of the service: end (of the input at the start), or a time in ISO 8601. Default: never."""
+    """End of the service: end (of the input at the start), or a time in ISO 8601."""
 
     decoder: str = "json"
     """json, or module:function that takes the settings and returns a decoder."""
     encoder: str = "json"
-    """json, or module:function that takes the settings and returns an encoder of decisions and events."""
+    """json, or module:function that takes the settings and returns an encoder."""
     by: str | None = None
-    """Key of the stream, for a recognizer per key: key (of the record), or a field. Default: one stream."""
+    """Key of the stream, for a recognizer per key: key (of the record), or a field."""
     max_keys: AtLeastOne = 1000
-    """Maximum number of keys of a partition, with by. Records of further keys become dead letters."""
+    """Most keys of a partition, with by. Records of further keys become dead letters."""
     key_memory: AtLeastOne = 1 << 28
-    """Memory for the recognizers by key of a partition, in bytes. All others are stored in compact form."""
+    """Bytes for recognizers by key of a partition. Others are stored in compact form."""
     key: str | None = None
     """Field of the key. Default: the key of the record."""
     time: str | None = None
     """Field of the time. Default: the timestamp of the record."""
     label: str | None = None
-    """Field of true labels, if records have any. The model learns from them."""
+    """Field of true labels, from which the model learns."""
     features: tuple[str, ...] | None = None
-    """Feature fields. Default: the features of the model."""
+    """Feature fields. Default: the model's."""
     label_type: LabelType = "auto"
     """Type of labels: auto, str or int."""
     max_instance_bytes: AtLeastOne = 1_000_000
@@ -109,54 +109,53 @@ class ServiceSettings(BaseSettings):
     """Compression of published messages."""
 
     batch_size: AtLeastOne | None = None
-    """Instances in a micro-batch. Default: as in the model."""
+    """Instances in a micro-batch. Default: the model's."""
     max_wait: Seconds | None = 1.0
     """Seconds after which a partial micro-batch is closed."""
     commit_batches: AtLeastOne = 8
-    """Maximum number of micro-batches in a transaction."""
+    """Most micro-batches in a transaction."""
     on_missing: Literal["impute", "error", "skip"] | None = None
-    """Treatment of missing features. Default: as in the model."""
+    """Treatment of missing features. Default: the model's."""
     min_probability: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Minimum probability of a known label. Default: as in the model."""
+    """Minimum probability of a known label. Default: the model's."""
     contributions: AtLeastOne | None = None
-    """Features whose contributions each decision has. Default: none."""
+    """Features whose contributions each decision has."""
     threads: AtLeastOne | None = None
-    """Threads for the chains. Default: as in the model."""
+    """Threads for the chains. Default: the model's."""
     seed: Annotated[int | None, Field(ge=0)] = None
-    """Seed of all random numbers. Default: as in the model."""
+    """Seed of all random numbers. Default: the model's."""
 
     state: Path = Path("state")
-    """Folder of the snapshots. If you set it without state_topic or state_url, all workers must share it. The default
-    in a systemd unit is its StateDirectory."""
+    """Folder of snapshots, in a systemd unit its StateDirectory. Alone, it must be shared by all workers."""
     state_topic: str | None = None
-    """Compacted topic of the snapshots. Default: GROUP.state, or none if you set state or state_url."""
+    """Compacted topic of snapshots. Default: GROUP.state, or none with state or state_url."""
     state_url: str | None = None
-    """URL of the snapshots in a file system of fsspec, such as s3://bucket/states (extra url)."""
+    """URL of snapshots in a file system of fsspec, such as s3://bucket/states (extra url)."""
     snapshot_interval: Seconds = 60.0
     """Seconds between two snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
     """Number of snapshots stored for each partition."""
     on_lost_state: Literal["fail", "cold"] = "fail"
-    """Action if no snapshot can restore the state: suspend the partition (fail), or start empty (cold)."""
+    """If no snapshot can restore the state: suspend the partition (fail), or start empty (cold)."""
     on_gap: Literal["carry", "fail", "cold"] = "carry"
-    """Action if unread records were deleted: keep the subclasses (carry), suspend (fail), or start empty (cold)."""
+    """If unread records were deleted: keep the subclasses (carry), suspend (fail), or start empty (cold)."""
     on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
-    """Action for another model: refuse to start (refuse), keep the subclasses (carry), or start empty (cold)."""
+    """With another model: do not start (refuse), keep the subclasses (carry), or start empty (cold)."""
 
     transaction_deadline: Seconds = 15.0
-    """Seconds after which the service abandons a transaction and replaces its producer."""
+    """Seconds after which the service abandons a transaction."""
     transaction_timeout: Seconds = 30.0
-    """Seconds after which the broker aborts the transaction of a dead worker."""
+    """Seconds after which brokers abort the transaction of a dead worker."""
     session_timeout: Seconds = 30.0
-    """Seconds without a heartbeat after which partitions move to other workers."""
+    """Seconds without a heartbeat after which partitions move."""
     stop_timeout: Seconds = 30.0
-    """Maximum number of seconds for a shutdown."""
+    """Maximum seconds for a shutdown."""
     on_stop: Literal["leave", "keep"] = "leave"
-    """Action on a shutdown: leave the group, or keep the membership until session_timeout."""
+    """On a shutdown: leave the group, or keep the membership until session_timeout."""
     watchdog: Seconds = 300.0
-    """Seconds without a turn of the main loop after which a worker ends itself."""
+    """Seconds without progress after which a worker ends itself."""
     metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """Port of /metrics, /healthz and /readyz. Default: none."""
+    """Port of /metrics, /healthz and /readyz."""
     metrics_host: str = "127.0.0.1"
     """Address at which this port listens."""
     log_format: Literal["text", "json"] = "text"
@@ -167,7 +166,7 @@ class ServiceSettings(BaseSettings):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Protocol of the connection to the brokers."""
     tls_ca: Path | None = None
-    """Certificates of the trusted authorities (PEM)."""
+    """Certificates of trusted authorities (PEM). Default: those of the system."""
     tls_certificate: Path | None = None
     """Client certificate (PEM)."""
     tls_key: Path | None = None
@@ -177,15 +176,15 @@ class ServiceSettings(BaseSettings):
     tls_check_hostname: bool = True
     """Check that the certificate names the host."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
-    """Login mechanism."""
+    """Login mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_username: str | None = None
     """User name for SASL."""
     sasl_password: SecretStr | None = None
     """Password. Prefer the environment variable or the file."""
     sasl_password_file: Path | None = None
-    """File with the password."""
+    """File with the password, read at each connection."""
     sasl_token_file: Path | None = None
-    """File with the OAUTHBEARER token. The service reads it again at each login."""
+    """File with the OAUTHBEARER token, read at each login."""
 
     @model_validator(mode="before")
     @classmethod

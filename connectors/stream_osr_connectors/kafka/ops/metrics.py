@@ -139,64 +139,54 @@ def _times(name: str, text: str) -> MetricRow:
 COUNTS = {
     "records": "Records of committed micro-batches.",
     "events": "Events published.",
-    "dead_letters": "Unusable records that were published to the dead-letter topic.",
-    "labelled": "Records with a label, which the model learns and does not decide.",
-    "skipped": "Records with a missing value that on_missing=skip skipped.",
-    "replayed": "Records replayed without output, from a snapshot up to the committed offset.",
-    "unreadable": "Read failures of a partition: a damaged batch, or a codec that is not installed.",
+    "dead_letters": "Dead letters published.",
+    "labelled": "Records with a label, used for learning.",
+    "skipped": "Records skipped by on_missing=skip.",
+    "replayed": "Records replayed without output.",
+    "unreadable": "Failed reads: a damaged batch, or a missing codec.",
     "unknown_rate_jumps": "Jumps of the unknown rate (UnknownRateJumped).",
-    "data_faults": "Failures of columns and repetitions of rows (ColumnFailed, RowsRepeated).",
-    "encoder_failures": "Decisions and events that the encoder could not encode, counted for each attempt of a "
-    "transaction. They are dead letters or skipped.",
-    "commands_left": f"{NAMED_ACTIONS} that failed. The log has the reason. An invalid label counts "
-    "in each partition.",
-    "keys_refused": "Records of new keys that were refused because the partition has max_keys keys. They are dead "
-    "letters.",
-    "features_missing": "Missing feature values of instances. Divide by features_expected for their share.",
-    "features_expected": "Expected feature values of instances, one for each feature of the model.",
-    "timestamps_replaced": "Timestamps outside the limits of the output topic, replaced by the current time. The "
-    "header stream-osr.timestamp has the original.",
-    "unaccounted_records": "Committed records without an acknowledged decision or dead letter that are not labelled, "
-    "skipped or delayed. Must stay 0.",
+    "data_faults": "Failed columns and repeated rows (ColumnFailed, RowsRepeated).",
+    "encoder_failures": "Decisions and events that the encoder could not encode, by attempt.",
+    "commands_left": f"{NAMED_ACTIONS} that failed. An invalid label counts in each partition.",
+    "keys_refused": "Records of new keys beyond max_keys, which are dead letters.",
+    "features_missing": "Missing feature values.",
+    "features_expected": "Expected feature values.",
+    "timestamps_replaced": "Timestamps outside the limits of the output topic, replaced by the current time.",
+    "unaccounted_records": "Committed records without a decision or dead letter. Must stay 0.",
 }
 """Help texts of the counters of a partition, by name."""
 
+CLASS_RECALL = "Estimated recall of a class, with its 95 % interval."
+RECALL = "Estimated recall of known classes, with its 95 % interval."
+NEW_CLASSES = "Estimated number of new classes, with its interval."
+
 OF_CLASS = {
-    "expected_recall": ("recall.recall", "Estimated recall of the class, measured with reference instances."),
-    "expected_recall_low": ("recall.low", "Lower end of the 95 % interval of expected_recall."),
-    "expected_recall_high": ("recall.high", "Upper end of the 95 % interval of expected_recall."),
-    "false_unknown": ("recall.false_unknown", "Estimated share of the class's instances that are called unknown."),
-    "density_rank": (
-        "rank",
-        "Mean density rank of the latest instances: 0.5 in training, less if the class moved or widened.",
-    ),
+    "expected_recall": ("recall.recall", CLASS_RECALL),
+    "expected_recall_low": ("recall.low", CLASS_RECALL),
+    "expected_recall_high": ("recall.high", CLASS_RECALL),
+    "false_unknown": ("recall.false_unknown", "Estimated share of a class called unknown."),
+    "density_rank": ("rank", "Mean density rank: 0.5 in training, less if the class moved or widened."),
 }
 """Gauges of a known class: attribute and help text."""
 
 METRICS: tuple[MetricRow, ...] = (
     *(_count(name, text) for name, text in COUNTS.items()),
     _count("decisions", "Decisions published.", ["decided"], {"known": ["known"], "unknown": ["unknown"]}),
-    _count("events_summed", "Events that EventsSummed reported as a count.", ["type"], {SUMMED: []}),
+    _count("events_summed", "Events that EventsSummed replaced.", ["type"], {SUMMED: []}),
     _count(
         "lost_records",
-        "Records without a decision: the input deleted them unread (retention), or the committed offsets were moved "
-        "(offsets).",
+        "Records without a decision, by reason: retention (deleted from the input) or offsets (moved).",
         ["reason"],
         {LOST: []},
     ),
-    _count(
-        "repeated_records",
-        "Records that were decided again, with the same reasons as lost_records.",
-        ["reason"],
-        {REPEATED: []},
-    ),
+    _count("repeated_records", "Records decided again, by the same reasons.", ["reason"], {REPEATED: []}),
     _gauge("lag_records", "Uncommitted records, up to the end of the input.", "lag"),
     _gauge("unstable_records", "Records that wait for the end of a transaction upstream.", "unstable"),
     _gauge("committed_offset", "Offset after the last committed record.", "position"),
-    _gauge("end_offset", "Last stable offset of the input, the end of committed records.", "end"),
+    _gauge("end_offset", "Last stable offset of the input.", "end"),
     _gauge("held_decisions", "Records without a final decision.", lambda of, now: of.menu and of.paused),
-    _gauge("suspended", "1 while the partition cannot be loaded or continued and the service retries.", "suspended"),
-    _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
+    _gauge("suspended", "1 while the partition is suspended.", "suspended"),
+    _gauge("replaying", "1 while the partition is replayed.", "replaying"),
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),
     _gauge("keys", "Keys with a recognizer (setting by).", "keys"),
     _gauge("keys_awake", "Keys with a recognizer in memory (setting by).", "keys_awake"),
@@ -211,36 +201,26 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _gauge("alpha0", "Concentration of the stream's restaurant.", "menu.alpha0"),
     _gauge("gamma", "Concentration of the menu.", "menu.gamma"),
-    _gauge(
-        "references", "Reference instances that monitor the known classes, 0 for no monitoring.", "menu.references"
-    ),
-    _gauge("promised_recall", "Recall of known classes that training expects.", "recall.promised"),
-    _gauge(
-        "expected_recall",
-        "Estimated recall of known classes now, measured with reference instances without labels.",
-        "recall.now.recall",
-    ),
-    _gauge("expected_recall_low", "Lower end of the 95 % interval of expected_recall.", "recall.now.low"),
-    _gauge("expected_recall_high", "Upper end of the 95 % interval of expected_recall.", "recall.now.high"),
-    _gauge(
-        "false_unknown",
-        "Estimated share of instances of known classes that are called unknown.",
-        "recall.now.false_unknown",
-    ),
+    _gauge("references", "Reference instances that monitor the known classes.", "menu.references"),
+    _gauge("promised_recall", "Expected recall from training.", "recall.promised"),
+    _gauge("expected_recall", RECALL, "recall.now.recall"),
+    _gauge("expected_recall_low", RECALL, "recall.now.low"),
+    _gauge("expected_recall_high", RECALL, "recall.now.high"),
+    _gauge("false_unknown", "Estimated share of known instances called unknown.", "recall.now.false_unknown"),
     _gauge(
         "recall_dropped",
-        "1 while expected_recall is below promised_recall (from RecallDropped on).",
+        "1 while the recall is below the one from training (RecallDropped).",
         lambda of, now: of.recall.now and of.recall.dropped,
     ),
-    _gauge("dependent", "1 while neighbouring instances are treated as dependent (DependenceFound).", "dependent"),
+    _gauge("dependent", "1 while neighbours are treated as dependent (DependenceFound).", "dependent"),
     _gauge(
         "frame_moved",
-        "1 while all known classes are away from their training place (FrameMoved).",
+        "1 while all known classes have moved (FrameMoved).",
         lambda of, now: of.menu and bool(of.frame),
     ),
     _gauge(
         "signals",
-        "Signals since the start of the stream. The counts are part of the state and survive a restart.",
+        "Signals since the start of the stream, across restarts.",
         lambda of, now: (
             of.found and {signal: getattr(of.found.signals, signal) for signal in (*COUNTED, "odd_values")}
         ),
@@ -253,14 +233,10 @@ METRICS: tuple[MetricRow, ...] = (
         lambda of, now: of.found and of.found.stages._asdict(),
         ["stage"],
     ),
-    _gauge("new_classes", "Estimated number of new classes.", "found.new.number"),
-    _gauge("new_classes_low", "Lower end of the interval of new_classes.", "found.new.low"),
-    _gauge("new_classes_high", "Upper end of the interval of new_classes.", "found.new.high"),
-    _gauge(
-        "known_classes",
-        "Known classes. After the first 50, classes share the series class=other.",
-        "found.known_classes",
-    ),
+    _gauge("new_classes", NEW_CLASSES, "found.new.number"),
+    _gauge("new_classes_low", NEW_CLASSES, "found.new.low"),
+    _gauge("new_classes_high", NEW_CLASSES, "found.new.high"),
+    _gauge("known_classes", "Known classes, including promoted ones.", "found.known_classes"),
     _gauge("unknown_usual", "Usual unknown rate, the reference for jumps.", "found.usual"),
     *(_class(f"class_{name}", text, path) for name, (path, text) in OF_CLASS.items()),
     _count(
@@ -272,18 +248,18 @@ METRICS: tuple[MetricRow, ...] = (
     _count("class_drifts", "Drifts of a known class (ClassDrifted).", ["class"], {DRIFTED: []}),
     _count("events_of_type", "Events published, by type.", ["type"], {OF_TYPE: []}),
     _worker_count("transactions_failed", "Transactions that failed or took too long."),
-    _worker_count("transactions_abandoned", "Transactions that never ended and were abandoned."),
-    _worker_count("transactions_fenced", "Transactions refused because another producer fenced this one."),
-    _worker_count("transactions_retried", "Transactions that were retried."),
-    _worker_count("commands_unreadable", "Invalid records in the topic of labels, since the start of the topic."),
+    _worker_count("transactions_abandoned", "Abandoned transactions."),
+    _worker_count("transactions_fenced", "Transactions that another producer fenced."),
+    _worker_count("transactions_retried", "Retried transactions."),
+    _worker_count("commands_unreadable", "Invalid records in the topic of labels."),
     _worker_count("rebalances", "Rebalances that moved partitions to other workers."),
-    _worker_count("consumers", "Consumers created: one at the start, and one after each failure."),
+    _worker_count("consumers", "Consumers created: one at the start and after each failure."),
     _worker_count("worker_restarts", "Restarts of the worker."),
-    _worker("assigned_partitions", "Partitions assigned to the worker.", lambda of, now: len(of.partitions)),
+    _worker("assigned_partitions", "Assigned partitions.", lambda of, now: len(of.partitions)),
     _worker("ready", "1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
     _worker(
         "progress_age_seconds",
-        "Seconds since a commit, or since there was nothing to do. No sample before that, or without partitions.",
+        "Seconds since a commit, or since there was nothing to do.",
         lambda of, now: _age(of.progress, now),
     ),
     _worker(
@@ -300,7 +276,7 @@ METRICS: tuple[MetricRow, ...] = (
     _times("batch", "Duration of a micro-batch, including replayed ones."),
     _times("transaction", "Duration of a transaction until the commit."),
     _times("snapshot", "Duration of writing a snapshot."),
-    _times("latency", "Time from the timestamp of a record, if any, to the commit of the decision."),
+    _times("latency", "Time from the timestamp of a record to the commit of the decision."),
 )
 """All metrics in the order of output."""
 
