@@ -24,7 +24,7 @@ AGAIN_SECONDS = 1.0
 """Seconds before a retry of a waiting partition."""
 
 AT_ONCE = 32
-"""Most partitions for which the brokers and the states are asked at once."""
+"""Most partitions whose offsets and states are read at once."""
 
 TURN_SECONDS = 0.5
 """Seconds of loading in one iteration of the loop, so that loaded partitions continue."""

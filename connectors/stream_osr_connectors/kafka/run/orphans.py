@@ -1,4 +1,4 @@
-"""States of a group that no partition needs any more, and partial files of its folder."""
+"""States that no partition of a group needs any more, and partial files."""
 
 from __future__ import annotations
 

@@ -75,7 +75,6 @@ class Recovery:
         self._size = settings.batch_size or model.batch_size
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
-        self._carries: set[str] = set()
         self._seldom = Seldom()
         self._journal = Journal(snapshots.states)
 
