@@ -49,7 +49,7 @@ BEGINS_WITH = json.loads(re.findall(r"^ENTRYPOINT (.*)$", (ROOT / "Dockerfile").
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures, recall = live(), stats.PartitionRecall(RECALL, 0.96)
-    known = {"unstable": 0, "snapshot": 0.0, "dependent": False, "keys": 1, "keys_awake": 1}
+    known = {"unstable": 0, "snapshot": 0.0, "dependent": False, "keys": 1, "keys_awake": 1, "key_memory_needed": 1}
     figures.partitions[PLACE] = replace(figures.partitions[PLACE], recall=recall, found=FOUND, **known)
     names = ["known", stats.LOST + "retention", stats.REPEATED + "offsets", stats.KNOWN_OF + "sky"]
     names += [stats.DRIFTED + "sky", stats.SUMMED + "SubclassGrew", stats.OF_TYPE + "SubclassGrew"]

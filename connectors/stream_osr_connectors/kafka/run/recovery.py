@@ -75,8 +75,8 @@ class Recovery:
         self._size = settings.batch_size or model.batch_size
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
-        self._seldom = Seldom()
-        self._journal = Journal(snapshots.states)
+        self._carries: set[str] = set()
+        self._seldom, self._journal = Seldom(), Journal(snapshots.states)
 
     def progress(self, partition: Partition) -> Progress:
         """Return the metadata of a partition's offset."""
