@@ -9,8 +9,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-MOST_TRIES = 64
-"""Most attempts to close parts of a micro-batch. One culprit in 10 000 instances takes 15."""
+MOST_TRIES, MOST_CHEAP = 128, 512
+"""Most closings of parts of a micro-batch, and most cheaper attempts. One culprit in 10 000 instances takes 15."""
 
 
 Failure: TypeAlias = Callable[[Sequence[T]], Exception | None]
@@ -61,14 +61,14 @@ def find_culprits(
             return error
 
         with suppress(_OtherFailureError):
-            return _found(items, alike)
-    return _found(items, failure)
+            return _found(items, alike, MOST_CHEAP)
+    return _found(items, failure, MOST_TRIES)
 
 
-def _found(items: Sequence[T], failure: Failure[T]) -> list[tuple[int, Exception]] | None:
+def _found(items: Sequence[T], failure: Failure[T], most: int) -> list[tuple[int, Exception]] | None:
     if failure([]) is not None:
         return None
-    search, left, culprits = _Search(items, failure), [*range(len(items))], list[tuple[int, Exception]]()
+    search, left, culprits = _Search(items, failure, most), [*range(len(items))], list[tuple[int, Exception]]()
     with suppress(_TooManyTriesError):
         while found := search.halved(left) or search.shortest_prefix(left):
             culprits += found
@@ -96,12 +96,12 @@ class _TooManyTriesError(Exception):
 class _Search(Generic[T]):
     """Attempts to close parts of a micro-batch."""
 
-    def __init__(self, items: Sequence[T], failure: Failure[T]) -> None:
-        self._items, self._failure, self._tries = items, failure, 0
+    def __init__(self, items: Sequence[T], failure: Failure[T], most: int) -> None:
+        self._items, self._failure, self._tries = items, failure, most
 
     def error(self, some: Sequence[int]) -> Exception | None:
-        self._tries += 1
-        if self._tries > MOST_TRIES:
+        self._tries -= 1
+        if self._tries < 0:
             raise _TooManyTriesError
         return self._failure([self._items[number] for number in some])
 

@@ -241,10 +241,11 @@ def close(
 
 
 def set_aside(
-    state: RecognizerState, reason: str, *, fatal: tuple[type[Exception], ...] = ()
+    state: RecognizerState, reason: str, *, fatal: tuple[type[Exception], ...] = (), again: bool = False
 ) -> tuple[RecognizerState, list[FailedDecision]]:
     """Remove the instances and labels that make the closing of the micro-batch fail.
 
+    If the closing does not fail any more, nothing is removed with ``again``, because the caller closes it again.
     If they cannot be found, all instances are removed, and also the waiting labels if these alone fail. ``reason`` is
     the text of the error. The search ends with a lack of memory, unless that is one of the ``fatal`` errors, which
     are raised.
@@ -270,6 +271,8 @@ def set_aside(
             numbers = {number for number, _ in culprits}
             rest = [item for number, item in enumerate(items) if number not in numbers]
             return _only(state, rest), failed(items[number] for number in sorted(numbers))
+        if again and culprits is not None:
+            return state, []
     without = replace(state, buffer=[])
     try:
         close(without)

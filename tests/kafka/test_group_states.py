@@ -194,10 +194,13 @@ def test_the_oldest_of_too_many_files_are_given_up(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(folder_states, "write_whole", full)
     monkeypatch.setattr(folder_copy, "MOST_WAITING", 100)
     copy = FolderCopy(tmp_path, storage := StorageStats())
+    copy.put("models", bytes(30))
     for number in range(10):
-        copy.write(str(number), bytes(30))
+        copy.put(f"{number}.osr", bytes(30))
     assert storage.behind == 3
-    assert [name for name in map(str, range(10)) if copy.read(name) is not None] == ["7", "8", "9"]
+    names = ["models", *(f"{number}.osr" for number in range(10))]
+    assert [name for name in names if copy.read(name) is not None] == ["models", "8.osr", "9.osr"]
+    assert copy.names() == {"models", "8.osr", "9.osr"}
     copy.close()
 
 

@@ -35,7 +35,7 @@ logger = logging.getLogger("stream_osr")
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""Most attempts at a call that closes a micro-batch while memory is lacking, and most searches for its culprits."""
+"""Most attempts at a call that closes a micro-batch, and most searches for its culprits."""
 
 Stage: TypeAlias = Literal["DECODE", "VALIDATE", "PROCESS", "ENCODE", "PUBLISH"]
 
@@ -303,7 +303,9 @@ class RecordStream(Generic[T]):
 
         An error of a record that closes no micro-batch is raised.
         """
-        if not closes or not self._is_due(t):
+        state = self.model.value
+        full = len(state.buffer) + 1 >= state.parameters.batch_size
+        if not closes or not (full or (t is not None and state.waited(t))):
             learn(self.model)
             return True
         error = self._failure(learn)
@@ -313,11 +315,6 @@ class RecordStream(Generic[T]):
         if error is not None:
             self.refused.append((item, Refusal("PROCESS", error)))
         return error is None
-
-    def _is_due(self, t: float | None) -> bool:
-        """Return whether a further instance at time ``t`` closes the micro-batch."""
-        state = self.model.value
-        return len(state.buffer) + 1 >= state.parameters.batch_size or (t is not None and state.waited(t))
 
     def _close(self, close: Callable[[OpenSetRecognizer], None]) -> None:
         error, self._known_failure = self._known_failure, None
@@ -332,19 +329,18 @@ class RecordStream(Generic[T]):
         self._explain()
 
     def _failure(self, call: Callable[[OpenSetRecognizer], None]) -> Exception | None:
-        """Make a call that may close a micro-batch. Return the error, of the last attempt if memory is lacking."""
+        """Make a call that may close a micro-batch. Return the error if two attempts fail, for memory three."""
         failure: Exception | None = None
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             model = self.model if self._size is None else copy(self.model)
             try:
                 call(model)
             except self._fatal:
                 raise
-            except MemoryError as error:
-                failure = error
             except Exception as error:
                 failure = error
-                break
+                if attempt and not isinstance(error, MemoryError):
+                    break
             else:
                 self.model = model
                 return None
@@ -356,7 +352,7 @@ class RecordStream(Generic[T]):
         """Refuse the records that make the micro-batch fail, or all if they cannot be found."""
         state = self.model.value
         buffer, labels = [*state.buffer], [*state.evidence]
-        state, lost = set_aside(state, str(error), fatal=self._fatal)
+        state, lost = set_aside(state, str(error), fatal=self._fatal, again=True)
         state.counters["failed"] += len(lost)
         self.model.value, failed = state, deque(lost)
         stay = {*map(id, (*state.buffer, *state.evidence))}

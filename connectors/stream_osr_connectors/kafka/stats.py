@@ -303,7 +303,8 @@ class StorageStats:
     def copy_trouble(self) -> str:
         """Why the folder lacks states, empty if it does not. Decisions do not depend on it."""
         why, (store, folder) = self.failure or self.copying.hangs, self.place
-        return why and f"{folder}, the copy of {store} on this machine, lacks {self.behind} files: {why}"
+        text = f"{folder}, the copy of {store} on this machine, lacks {self.behind} files: {why}"
+        return text if why and self.behind else ""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.messages import RawName, Received
 
 from .errors import Needs, client_error, translated
-from .interface import Committed, Offset, Unreadable
+from .interface import ClientError, Committed, Offset, Unreadable
 from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
 
 TellUnreadable = Callable[[TopicPartition, int, Exception], None]
@@ -211,7 +211,8 @@ class GroupConsumer:
     def where(self, places: Sequence[Place], since: int | None = None) -> dict[Place, Committed]:
         """Return the state of partitions at the brokers.
 
-        A request for all of them is not slower than one for each, which may wait for a fetch of records.
+        A request for all of them is not slower than one for each, which may wait for a fetch of records. The result
+        ends before the first partition whose committed offset is not known.
 
         Parameters
         ----------
@@ -219,20 +220,31 @@ class GroupConsumer:
             The partitions.
         since
             Start time of streams without a committed offset, in milliseconds since 1970, or ``None``.
+
+        Raises
+        ------
+        ClientError
+            If nothing is known.
         """
-        own, milliseconds = [TopicPartition(*place) for place in places], int(1000 * ANSWER_SECONDS)
-        committed = [self.committed(place) for place in places]
-        out = {}
+        committed: dict[TopicPartition, Offset | None] = {}
+        for place in places:
+            try:
+                committed[TopicPartition(*place)] = self.committed(place)
+            except ClientError:
+                if not committed:
+                    raise
+                break
+        own, milliseconds, out = [*committed], int(1000 * ANSWER_SECONDS), {}
         with translated(self._needs):
             firsts = self._client.beginning_offsets(own, timeout_ms=milliseconds)
             ends = self._client.end_offsets(own, timeout_ms=milliseconds)
-            new = {each: since for each, offset in zip(own, committed, strict=True) if offset is None}
+            new = {each: since for each, offset in committed.items() if offset is None}
             begins = {} if since is None or not new else self._client.offsets_for_times(new, timeout_ms=milliseconds)
-        for place, each, offset in zip(places, own, committed, strict=True):
+        for each, offset in committed.items():
             found = begins.get(each)
             begin = None if each not in begins else ends[each] if found is None else int(found.offset)
             at, metadata = (None, "") if offset is None else offset
-            out[place] = Committed(at, metadata, firsts[each], ends[each], begin)
+            out[Place(*each)] = Committed(at, metadata, firsts[each], ends[each], begin)
         return out
 
     def committed(self, place: Place) -> Offset | None:

@@ -351,9 +351,8 @@ def _remarks(workers: Mapping[str, ServiceStats]) -> Iterator[str]:
                 yield f"{place}: {its.recall}"
             if its.frame:
                 yield f"{place}: {its.frame}"
-            if refused := of.counts["keys_refused", place]:
-                text = f"keys, and {refused} records of further keys were dead letters"
-                yield f"{place}: it has max_keys ({its.most_keys}) {text}"
+            if n := of.counts["keys_refused", place]:
+                yield f"{place}: it has max_keys ({its.most_keys}) keys, and {n} records of further keys were refused"
             if shortage := its.key_shortage:
                 yield f"{place}: {shortage}"
     yield from (f"{name}: {trouble}" for name, of in workers.items() if (trouble := of.storage.copy_trouble))

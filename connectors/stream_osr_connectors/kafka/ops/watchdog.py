@@ -70,15 +70,10 @@ class Watchdog:
     def _report(self) -> None:
         """Log that reading or writing of a state hangs, or that the copy lacks states, once for each time."""
         storage = self._stats.storage
-        hangs, trouble = storage.loop.hangs, storage.copy_trouble
+        hangs, trouble, complete = storage.loop.hangs, storage.copy_trouble, "the copy is complete again"
         for why, ends, line, ended in (
             (hangs, not hangs, f"nothing is decided meanwhile: {hangs}", "the loop goes on"),
-            (
-                trouble,
-                not storage.behind,
-                f"{trouble}. Decisions and snapshots go on",
-                "the copy is complete again",
-            ),
+            (trouble, not storage.behind, f"{trouble}. Decisions and snapshots go on", complete),
         ):
             if why and ended not in self._reported:
                 self._reported.add(ended)

@@ -138,6 +138,7 @@ class Assignment:
     def load(self) -> None:
         """Load partitions that can be loaded now, and leave the rest to later iterations."""
         assigned, spent = self._reader.assigned, 0.0
+        self._job.expect(())
         self.forget(*self._assigned.keys() - assigned)
         due = [place for place in sorted(assigned - set(self._job.owned)) if self._is_due(place)]
         for first in range(0, len(due), AT_ONCE):
@@ -165,7 +166,7 @@ class Assignment:
         return not why
 
     def _where(self, places: Sequence[Place]) -> Mapping[Place, Committed]:
-        """Return the state of partitions at the brokers, or nothing if a request for one of them fails."""
+        """Return the state of the first partitions at the brokers, or nothing if it is not known."""
         try:
             self._transactions.open()  # what a failed one has begun hides what is committed until it is ended
             found = self._reader.client.where(places, self._since)

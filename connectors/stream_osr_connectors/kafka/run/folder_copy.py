@@ -22,10 +22,10 @@ MOST_WAITING = 128 << 20
 """Bytes of states that wait to be written. Beyond it the oldest are given up, because newer ones replace them."""
 
 CLOSE_SECONDS = 2.0
-"""Seconds that opening and closing wait for the disk."""
+"""Seconds that closing waits for the disk."""
 
 
-class FolderCopy(FolderStates):
+class FolderCopy:
     """Copy of states in a folder, which a thread writes when it can.
 
     Parameters
@@ -37,42 +37,35 @@ class FolderCopy(FolderStates):
     """
 
     def __init__(self, folder: Path, storage: StorageStats) -> None:
-        super().__init__(folder, storage.copying)
+        self._files, self._own = FolderStates(folder, storage.copying), FolderStates(folder, storage.loop)
         self._storage = storage
         self._waiting: dict[str, bytes | None] = {}  # content of each file, None if it is to be deleted
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    def names(self) -> list[str]:
-        """Names of the files, nothing if the folder cannot be read or its disk hangs."""
-        found: list[str] = []
+    def names(self) -> set[str] | None:
+        """Names of the files, ``None`` if the folder cannot be read."""
+        with self._changed:
+            waiting = dict(self._waiting)
+        try:
+            there = self._own.names() if self._own.folder.exists() else []
+        except PersistenceError:
+            return None
+        return {name for name in {*there, *waiting} if waiting.get(name, b"") is not None}
 
-        def read() -> None:
-            with suppress(PersistenceError):
-                found.extend(super(FolderCopy, self).names())
-
-        reading = threading.Thread(target=read, name="folder copy, names", daemon=True)
-        reading.start()
-        reading.join(CLOSE_SECONDS)
-        return [*found]
-
-    def write(self, name: str, data: bytes, partition: int = 0) -> None:
-        """Let the thread write a file, unless the file is equal."""
-        self._put(name, data)
-
-    def drop(self, name: str, partition: int = 0) -> None:
-        """Let the thread delete a file."""
-        self._put(name, None)
-
-    def read(self, name: str, partition: int = 0) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         """Return the content of a file that is written or waits, ``None`` if there is none or it cannot be read."""
         with self._changed:
             if name in self._waiting:
                 return self._waiting[name]
         with suppress(PersistenceError):
-            return super().read(name)
+            return self._own.read(name)
         return None
+
+    def modified(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since 1970, or ``None``."""
+        return self._own.modified(name)
 
     def close(self) -> None:
         """End the thread. It has some seconds for the files that wait."""
@@ -82,12 +75,14 @@ class FolderCopy(FolderStates):
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
-    def _put(self, name: str, data: bytes | None) -> None:
+    def put(self, name: str, data: bytes | None) -> None:
+        """Let the thread write a file, unless the file is equal, or delete it if there is no content."""
         with self._changed:
             self._waiting.pop(name, None)
             self._waiting[name] = data
-            while len(self._waiting) > 1 and sum(len(each or b"") for each in self._waiting.values()) > MOST_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+            replaced = [each for each in self._waiting if each.endswith(".osr") and each != name]  # by newer ones
+            while replaced and sum(len(each or b"") for each in self._waiting.values()) > MOST_WAITING:
+                del self._waiting[replaced.pop(0)]
             self._storage.behind = len(self._waiting)
             if self._thread is None or not self._thread.is_alive():
                 self._closing = False
@@ -112,9 +107,9 @@ class FolderCopy(FolderStates):
         """Write or delete a file, and return whether this succeeded."""
         try:
             if data is None:
-                super().drop(name)
-            elif super().read(name) != data:
-                super().write(name, data)
+                self._files.drop(name)
+            elif self._files.read(name) != data:
+                self._files.write(name, data)
         except PersistenceError as error:
             self._storage.failure = str(error)
             return False

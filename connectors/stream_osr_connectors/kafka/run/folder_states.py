@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,10 @@ from stream_osr.support.atomic import write_whole
 from ..stats import Activity
 
 
+class StoreError(PersistenceError):
+    """The topic or the URL failed. A later attempt may succeed."""
+
+
 class GroupStates(Protocol):
     """States of a group. All methods raise PersistenceError if the states cannot be used.
 
@@ -22,10 +27,13 @@ class GroupStates(Protocol):
     ----------
     where, described
         Place of the states, for messages, and its description for the start of the log.
+    unknown
+        Why further states may exist, empty if none can.
     """
 
     where: str
     described: str
+    unknown: str = ""
 
     def refresh(self, *partitions: int) -> None:
         """Take notice of changes by other workers, for the group and these partitions, or for all."""
@@ -90,7 +98,7 @@ class FolderStates(GroupStates):
     def names(self) -> list[str]:
         """List the files."""
         with self._explained("read", ""):
-            return [path.name for path in self.folder.iterdir() if path.is_file()]
+            return [each.name for each in os.scandir(self.folder) if each.is_file()]
 
     def read(self, name: str, partition: int = 0) -> bytes | None:
         """Read a file."""

@@ -7,18 +7,16 @@ that is lost with its disk loses nothing.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
 from urllib.parse import quote
 
 from stream_osr.errors import PersistenceError
 from stream_osr.support.state_store import StateStore, StoreChanges, StoredState, UrlStore
 
-from ..log import logger
+from ..log import Seldom, logger
 from ..settings import ServiceSettings
 from ..stats import StorageStats
 from .folder_copy import FolderCopy
-from .folder_states import FolderStates, GroupStates
+from .folder_states import FolderStates, GroupStates, StoreError
 from .topic_store import TopicStore
 
 _CONSTANT = (".osr", ".model")
@@ -26,10 +24,6 @@ _CONSTANT = (".osr", ".model")
 
 If another state is gone, the store has lost states, and has not dropped them.
 """
-
-
-class StoreError(PersistenceError):
-    """The topic or the URL failed. A later attempt may succeed."""
 
 
 class PublishedStates(GroupStates):
@@ -51,7 +45,9 @@ class PublishedStates(GroupStates):
         self.where, self._store, self._copy, self._loop = where, store, copy, storage.loop
         self.described = f"{where}, with a copy in {storage.place[1]}"
         self._known: set[StoredState] = set()
-        self._copied = set(copy.names())
+        self._lost: set[StoredState] = set()  # to be published again
+        self._copied: set[str] = set()
+        self._seldom = Seldom()
 
     def refresh(self, *partitions: int) -> None:
         """Read new records of the topic, or the list of states below the URL.
@@ -63,8 +59,11 @@ class PublishedStates(GroupStates):
         ClientError
             If the brokers do not answer.
         PersistenceError
-            If the store fails, or lost states cannot be published again.
+            If the store fails.
         """
+        names = self._copy.names()
+        self._copied = self._copied if names is None else names
+        self.unknown = f"the folder cannot be read: {self.described}" if names is None else ""
         positions = {0, *partitions} if partitions else None
         with self._loop.doing(f"reading {self.where}"):
             stored = {state for state in self._store.states(positions=positions) if _is_file(state.name)}
@@ -95,8 +94,8 @@ class PublishedStates(GroupStates):
         if data is not None:
             self._take(state, data)
         elif name in self._copied and (data := self._copy.read(name)) is not None:
-            with suppress(PersistenceError):  # it can be read, and the next snapshot is published
-                self.write(name, data, partition)
+            self._lost.add(state)
+            self._publish_lost()
         return data
 
     def write(self, name: str, data: bytes, partition: int = 0) -> None:
@@ -127,12 +126,12 @@ class PublishedStates(GroupStates):
     def _take(self, state: StoredState, data: bytes) -> None:
         self._known.add(state)
         self._copied.add(state.name)
-        self._copy.write(state.name, data)
+        self._copy.put(state.name, data)
 
     def _forget(self, state: StoredState) -> None:
         self._known.discard(state)
         self._copied.discard(state.name)
-        self._copy.drop(state.name)
+        self._copy.put(state.name, None)
 
     def _follow(self, changes: StoreChanges) -> None:
         """Delete dropped states from the copy, and publish lost ones again."""
@@ -140,14 +139,26 @@ class PublishedStates(GroupStates):
             if _is_file(state.name):
                 self._forget(state)
         self._known -= changes.lost
-        again = sorted(state for state in changes.lost if self._copy.read(state.name) is not None)
-        if again:
-            names = ", ".join(state.name for state in again[:3])
-            logger.warning(
-                "%s has lost states. Number of states published again: %d (%s)", self.where, len(again), names
-            )
-        for state in again:
-            self.read(*state)
+        self._lost = (self._lost | {state for state in changes.lost if _is_file(state.name)}) - self._known
+        self._publish_lost()
+
+    def _publish_lost(self) -> None:
+        """Publish states again that the store does not have. If this fails, it is repeated with the next state."""
+        done = []
+        for state in sorted(self._lost):
+            if (data := self._copy.read(state.name)) is not None:
+                try:
+                    with self._loop.doing(f"writing {state.name} to {self.where}"):
+                        self._store.put(state, data)
+                except PersistenceError as error:
+                    self._seldom.say("lost", f"{self.where} has lost states, which wait for it: {error}")
+                    break
+                self._known.add(state)
+                done.append(state.name)
+            self._lost.discard(state)
+        if done:
+            text = "%s has lost states. Number of states published again: %d (%s)"
+            logger.warning(text, self.where, len(done), ", ".join(done[:3]))
 
 
 def _is_file(name: str) -> bool:
@@ -167,16 +178,14 @@ def open_states(settings: ServiceSettings, storage: StorageStats | None = None) 
     """
     storage = StorageStats() if storage is None else storage
     folder = settings.state / settings.group
-    if (topic := settings.state_topic) is not None:
-        return _published(TopicStore(settings, topic), folder, f"topic {topic}", storage)
-    if settings.state_url is not None:
-        url = f"{settings.state_url.rstrip('/')}/{quote(settings.group, safe='')}"
-        with storage.loop.doing(f"opening {url}"):
-            store = UrlStore(url)
-        return _published(store, folder, url, storage)
-    return FolderStates(folder, storage.loop).open()
-
-
-def _published(store: StateStore, folder: Path, where: str, storage: StorageStats) -> PublishedStates:
+    if settings.state_topic is None and settings.state_url is None:
+        return FolderStates(folder, storage.loop).open()
+    store: StateStore
+    if settings.state_topic is not None:
+        store, where = TopicStore(settings, settings.state_topic), f"topic {settings.state_topic}"
+    else:
+        where = f"{str(settings.state_url).rstrip('/')}/{quote(settings.group, safe='')}"
+        with storage.loop.doing(f"opening {where}"):
+            store = UrlStore(where)
     storage.place = where, str(folder)
     return PublishedStates(store, FolderCopy(folder, storage), where, storage)

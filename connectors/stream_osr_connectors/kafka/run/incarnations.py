@@ -16,7 +16,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..log import logger
 from ..places import Place
-from .folder_states import GroupStates
+from .folder_states import GroupStates, StoreError
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 
@@ -125,6 +125,8 @@ class Incarnations:
             data = self._states.read(self._file)
             found: dict[str, Any] = {} if data is None else json.loads(data)
             return found if {"ids", "partitions"} <= found.keys() else None
+        except StoreError:
+            raise
         except (PersistenceError, ValueError, AttributeError) as error:
             raise PersistenceError(
                 f"cannot read {self._file} in {self._states.where}, which has the id of topic {self._topic} "

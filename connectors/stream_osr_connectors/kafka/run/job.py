@@ -71,7 +71,7 @@ class Job(Protocol):
         """Check all requirements at the start."""
 
     def expect(self, places: Sequence[Place]) -> None:
-        """Read together what the next partitions need. The default does nothing."""
+        """Read together what the next partitions need, or forget what was read. The default does nothing."""
         return
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:

@@ -200,7 +200,7 @@ class Journal(NamedTuple):
         PersistenceError
             If the journal exists and cannot be read.
         """
-        text = (self.states.read(_JOURNAL) or b"").decode("ascii", "replace")
+        text = (self.states.read("models") or b"").decode("ascii", "replace")
         return [line for line in text.splitlines() if _IDENTITY.fullmatch(line)]
 
     def append(self, identity: str) -> None:
@@ -213,7 +213,7 @@ class Journal(NamedTuple):
         """
         known = self.read()
         if known[-1:] != [identity]:
-            self.states.write(_JOURNAL, "".join(f"{each}\n" for each in (*known, identity)).encode())
+            self.states.write("models", "".join(f"{each}\n" for each in (*known, identity)).encode())
 
     def is_later(self, identity: str, than: str) -> bool:
         """Return whether a model was added after the last occurrence of another one."""
@@ -233,9 +233,6 @@ def _check_fields(settings: ServiceSettings, trained: TrainedModel) -> None:
             f"features lacks {', '.join(map(brief, lacking[:10]))}{', ...' * (len(lacking) > 10)}, which "
             f"{settings.model} needs. Leave features out: the default is the features of the model"
         )
-
-
-_JOURNAL = "models"
 
 
 def _state_of(identity: str) -> str:
@@ -276,7 +273,8 @@ class CurrentModel:
     """
 
     def __init__(self, settings: ServiceSettings, *, kept: bool = True, storage: StorageStats | None = None) -> None:
-        self._settings, self._kept, self._storage = settings, kept, storage
+        self._settings, self._kept = settings, kept
+        self._storage = None if storage is None else StorageStats(storage.loop)
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)

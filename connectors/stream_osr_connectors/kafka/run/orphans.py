@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
@@ -89,19 +90,22 @@ def remove_orphans(
     """Remove unused states, and log their number (see :func:`find_orphans`)."""
     try:
         found = find_orphans(states, topics, model, committed)
-        gone = [_remove(names, states) for names in found]
     except PersistenceError as error:
         logger.warning("cannot look for unused states: %s", error)
         return 0
+    gone = [_remove(names, states) for names in found]
     if any(gone):
         logger.info("removed unused states from %s: %d snapshots, %d models, %d leftovers", states.where, *gone)
     return sum(gone)
 
 
 def _remove(names: Collection[str], states: GroupStates) -> int:
+    gone = 0
     for name in names:
-        states.drop(name, _partition(name))
-    return len(names)
+        with suppress(PersistenceError):  # another worker was first, or the right is lacking
+            states.drop(name, _partition(name))
+            gone += 1
+    return gone
 
 
 def _partition(text: str) -> int:

@@ -20,6 +20,7 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import PartitionOutput, TakenRecords
+from .folder_states import StoreError
 from .incarnations import Incarnations
 from .models import Journal, ModelFile, identity_of
 from .partition import Partition, begin, beginning, ended
@@ -34,12 +35,6 @@ class LaterModelError(StartAgainError):
 
 class NothingToCarryError(ConnectorError):
     """The final state of the earlier model is missing."""
-
-
-_CHANGES = {
-    "carry": "Its subclasses that emerged are carried over (on_model_change: carry)",
-    "cold": "Its subclasses that emerged, and labels since training, are discarded (on_model_change: cold)",
-}
 
 
 class Recovery:
@@ -179,6 +174,8 @@ class Recovery:
             if earlier is not None:
                 return earlier
         except LostError as error:
+            if why := self._snapshots.states.unknown:
+                raise StoreError(f"{place}: {error}, and {why}") from None
             if self._settings.on_lost_state == "fail":
                 raise self._lost(place, committed, error) from None
             change = self._standing.change(place, committed, self._standing.restart(place, committed))
@@ -357,7 +354,8 @@ class Recovery:
     def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> StartingPoint | None:
         """Find the stream of the earlier model for a handover, or return ``None`` if it is not needed."""
         change = self._settings.on_model_change
-        self._seldom.say(progress.model, f"{self._check_change(place, progress)}. {_CHANGES[change]}")
+        fate = f"What emerged is {'carried over' if change == 'carry' else 'discarded'} (on_model_change: {change})"
+        self._seldom.say(progress.model, f"{self._check_change(place, progress)}. {fate}")
         try:
             model = self._kept(progress.model)
             if change == "cold" and progress.first is None and not model.arguments["decision_delay"]:
@@ -372,6 +370,8 @@ class Recovery:
                 raise ConnectorError(
                     f"{place}: streams of another setting `by` cannot be carried over (on_model_change: cold)"
                 )
+        except StoreError:
+            raise
         except (LostError, PersistenceError) as error:
             if change == "cold":
                 raise LostError(f"the end of the earlier model's stream is missing: {error}") from None

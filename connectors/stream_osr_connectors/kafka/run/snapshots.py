@@ -25,8 +25,7 @@ from ..places import Place
 from ..wire.boundaries import Boundary, closing_of, closing_text
 from ..wire.messages import Received
 from . import waiting_records
-from .folder_states import GroupStates
-from .group_states import StoreError
+from .folder_states import GroupStates, StoreError
 from .partition import Partition
 from .partition_keys import KEYS, PartitionKeys
 

@@ -155,7 +155,8 @@ class Streams(Job):
         """Read the new states of the partitions. If this fails, :meth:`load` tries it again for each."""
         self._expected.clear()
         with suppress(ClientError, ConnectorError, PersistenceError):
-            self._states.refresh(*(place.partition for place in places))
+            if places:
+                self._states.refresh(*(place.partition for place in places))
             self._expected.update(places)
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
@@ -295,17 +296,21 @@ class Streams(Job):
         """Process ready micro-batches, up to the number for one transaction, and replay without output."""
         batches: list[PendingBatch] = []
         now, busy = time.monotonic(), True
-        while busy and len(batches) < self._settings.commit_batches:
-            busy = False
-            if self._settings.by is not None and time.monotonic() - now > MOST_SECONDS:
-                break
-            for place, owned in self._owned.items():
-                if len(batches) >= self._settings.commit_batches:
+        try:
+            while busy and len(batches) < self._settings.commit_batches:
+                busy = False
+                if self._settings.by is not None and time.monotonic() - now > MOST_SECONDS:
                     break
-                done = self._try_next(place, owned, now)
-                busy = busy or bool(done)
-                if isinstance(done, PendingBatch):
-                    batches.append(done)
+                for place, owned in self._owned.items():
+                    if len(batches) >= self._settings.commit_batches:
+                        break
+                    done = self._try_next(place, owned, now)
+                    busy = busy or bool(done)
+                    if isinstance(done, PendingBatch):
+                        batches.append(done)
+        except BaseException:
+            self.undo(TransactionContent(batches, [], {}))
+            raise
         offsets: dict[Place, Offset] = {}
         for place, state in {one.place: one.after for one in batches}.items():
             try:

@@ -182,11 +182,12 @@ class TopicStore(StateStore):
         PersistenceError
             If the brokers do not take them.
         """
-        self._recent.pop(state, None)
-        if (found := self._index.pop(state, None)) is not None:
+        if (found := self._index.get(state)) is not None:
             keys = self._keys(state, found.whole.parts, found.named)
             with self._producing(state) as producer:
                 self._send(state, producer, found.partition, dict.fromkeys([keys[-1], *keys[:-1]]))
+            del self._index[state]
+        self._recent.pop(state, None)
 
     def take_changes(self) -> StoreChanges:
         """Return the changes since the last call.
@@ -260,8 +261,8 @@ class TopicStore(StateStore):
         _seldom.say(
             f"clock {self._topic}",
             f"the clock of this machine is {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}, which topic {self._topic} refuses "
-            "as a timestamp: it is ahead of the clocks of the brokers by more than message.timestamp.after.max.ms. "
-            "States are published without a timestamp. Set the clock",
+            "as a timestamp: it is ahead of the brokers' by more than message.timestamp.after.max.ms. States are "
+            "published without a timestamp. Set the clock",
         )
         self._close_producer()  # the client would repeat the refusal
         with self._producing(state) as another:

@@ -108,4 +108,4 @@ def _bound(*written: str | None) -> int | None:
 
 def refuses_timestamp(error: Exception) -> bool:
     """Return whether a broker refuses a record for its timestamp, as InvalidTimestamp or as InvalidRecord."""
-    return "Timestamp" in str(error)
+    return "InvalidTimestamp" in str(error) or "Timestamp " in str(error)
