@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from stream_osr import FailedDecision, OpenSetRecognizer
 from stream_osr.archive.recognizers import content_of
 from stream_osr.config import grouped
 from stream_osr.stream import recognizer_state
+from stream_osr_connectors.engine import RecordStream
 from stream_osr_connectors.engine.stream import ATTEMPTS
 from stream_osr_connectors.files import CsvSource, MemorySink, MemorySource, Record
 from stream_osr_connectors.files.file_run import Sinks
@@ -198,6 +200,30 @@ def test_the_loop_tries_again(model: OpenSetRecognizer, failing: Failing) -> Non
     failing.errors = [MemoryError()] * (ATTEMPTS - 1)
     totals, keys, errors = over(model, instances(10))
     assert (keys, errors, totals["set_aside"]) == ([*range(10)], [], 0)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_failure_that_passes_refuses_nothing(
+    model: OpenSetRecognizer, failing: Failing, times: int, rows: bool
+) -> None:
+    """Of a recognizer that a caller closes, as the Kafka service does."""
+    before = RecordStream[int](copy(model), batch_size=SIZE - 1, fatal=(MemoryError,))
+    xs = instances(SIZE - 1)
+    for number, x in enumerate(xs):
+        before.take(number, Record(x, number))
+    expected = [each.decision.label for each in before.drain()]
+    stream = RecordStream[int](model, batch_size=SIZE - 1, fatal=(MemoryError,))
+    failing.errors = [RuntimeError("no thread")] * times
+    if rows:
+        values = np.array([[*x.values()] for x in xs])
+        stream.take_rows(lambda: range(len(xs)), values, [None] * len(xs), range(len(xs)))
+    else:
+        for number, x in enumerate(xs):
+            stream.take(number, Record(x, number))
+    assert not failing.errors
+    assert not stream.refused
+    assert [each.decision.label for each in stream.drain()] == expected
 
 
 @LOST

@@ -16,23 +16,29 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.support.state_store import UrlStore
 from stream_osr_connectors.kafka import ServiceSettings, load_settings, stats
 from stream_osr_connectors.kafka.client.consumers import read_all
 from stream_osr_connectors.kafka.client.producer import PlainProducer
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import folder_copy, folder_states
 from stream_osr_connectors.kafka.run.folder_copy import FolderCopy
-from stream_osr_connectors.kafka.run.folder_states import FolderStates
+from stream_osr_connectors.kafka.run.folder_states import FolderStates, StoreError
 from stream_osr_connectors.kafka.run.group_states import PublishedStates, open_states
+from stream_osr_connectors.kafka.run.incarnations import Incarnations
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.run.topic_store import TopicStore
 from stream_osr_connectors.kafka.run.topics import WantedTopics, look_after
 from stream_osr_connectors.kafka.stats import StorageStats
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests import test_state_store as stores
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import configure, delete_records
 from tests.kafka.faults.trials import Site, Trial, until
-from tests.kafka.streams import check_exactly_once
+from tests.kafka.streams import check_exactly_once, small_model
 
 pytestmark = pytest.mark.needs("broker")
 
@@ -307,6 +313,52 @@ def test_files_below_a_url_are_lost(url_trial: Trial, tmp_path: Path, caplog: An
     new.refresh()
     assert new.has() == states
     close(first, second, new)
+
+
+def test_lost_states_are_published_when_the_store_takes_them(
+    url_trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """A failure is logged, stops nothing, and is repeated with the next state."""
+    first, second = Machine(url_trial, "first"), Machine(url_trial, "second")
+    first.put("models", b"models")
+    first.refresh()
+    shutil.rmtree(tmp_path / "all")
+
+    def fails(*_: Any) -> None:
+        raise PersistenceError("503 Slow Down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UrlStore, "put", fails)
+        first.refresh()
+    assert "has lost states, which wait for it: 503 Slow Down" in caplog.text
+    assert "published again" not in caplog.text
+    first.put("in-1-7.osr", b"next", 1)
+    second.refresh()
+    assert second.has() == {"models": b"models", "in-1-7.osr": b"next"}
+    assert "Number of states published again: 1 (models)" in caplog.text
+    close(first, second)
+
+
+def test_a_store_that_fails_for_a_moment_has_lost_nothing(
+    url_trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the settings allow for a lost state: a snapshot, an earlier model, and the ids of an input."""
+    machine = Machine(url_trial, "first")
+    for name in ("in-0-7-0-aa.osr", f"{'0' * 16}.model", "in.topic"):
+        machine.put(name, b"{}")
+    machine.refresh()
+
+    def fails(*_: Any) -> None:
+        raise PersistenceError("503 Slow Down")
+
+    monkeypatch.setattr(UrlStore, "get", fails)
+    with pytest.raises(StoreError, match="503"):
+        Snapshots(machine.states, 2).read(Place("in", 0), "aa", Boundary(7), small_model().trained)
+    with pytest.raises(StoreError, match="503"):
+        ModelFile.kept(machine.states, "0" * 16)
+    with pytest.raises(StoreError, match="503"):
+        Incarnations(machine.states, "in").take("id", 2)
+    close(machine)
 
 
 def test_a_machine_that_is_lost_with_its_disk_loses_nothing(any_trial: Trial, tmp_path: Path) -> None:
