@@ -18,7 +18,7 @@ PLACES = [Place("in", number) for number in range(3)]
 
 
 class Everything:
-    """A job, a reader with its client, transactions and topics, which note what they are asked for."""
+    """A job, a reader with its client, transactions and topics, which note their calls."""
 
     def __init__(self) -> None:
         self.assigned, self.owned = frozenset(PLACES), list[Place]()

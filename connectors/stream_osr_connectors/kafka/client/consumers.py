@@ -209,22 +209,11 @@ class GroupConsumer:
         return position
 
     def where(self, places: Sequence[Place], since: int | None = None) -> dict[Place, Committed]:
-        """Return the state of partitions at the brokers.
+        """Return the state of partitions at the brokers, up to the first with an unknown committed offset.
 
-        A request for all of them is not slower than one for each, which may wait for a fetch of records. The result
-        ends before the first partition whose committed offset is not known.
-
-        Parameters
-        ----------
-        places
-            The partitions.
-        since
-            Start time of streams without a committed offset, in milliseconds since 1970, or ``None``.
-
-        Raises
-        ------
-        ClientError
-            If nothing is known.
+        One request for all of them is as quick as one for each, which may wait for a fetch of records. ``since`` is
+        the start time of streams without a committed offset, in milliseconds since 1970. If nothing is known,
+        ClientError is raised.
         """
         committed: dict[TopicPartition, Offset | None] = {}
         for place in places:

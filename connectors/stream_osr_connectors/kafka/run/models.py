@@ -120,7 +120,7 @@ class ModelFile(NamedTuple):
         PersistenceError
             If it cannot be written.
         """
-        name = _state_of(self.identity)
+        name = f"{self.identity}.model"
         try:
             if (kept := states.read(name)) is not None:
                 if _of_archive(kept, name).trained.fingerprint == self.trained.fingerprint:
@@ -139,7 +139,7 @@ class ModelFile(NamedTuple):
         PersistenceError
             If the model does not exist.
         """
-        name = _state_of(identity)
+        name = f"{identity}.model"
         data = states.read(name)
         if data is None:
             raise PersistenceError(f"there is no file {name} in {states.where}")
@@ -233,10 +233,6 @@ def _check_fields(settings: ServiceSettings, trained: TrainedModel) -> None:
             f"features lacks {', '.join(map(brief, lacking[:10]))}{', ...' * (len(lacking) > 10)}, which "
             f"{settings.model} needs. Leave features out: the default is the features of the model"
         )
-
-
-def _state_of(identity: str) -> str:
-    return f"{identity}.model"
 
 
 def _of_archive(data: bytes, name: str) -> OpenSetRecognizer:
