@@ -146,7 +146,7 @@ def test_the_disk_is_full(site: Site, kind: str) -> None:
     trial = DiskTrial(site, kind)
     trial.begin()
     with full(trial):
-        trial.await_trouble("cannot write")
+        trial.await_trouble("cannot")
         trial.goes_on_without_the_disk(kill=False)
     trial.await_complete()
     with full(trial):

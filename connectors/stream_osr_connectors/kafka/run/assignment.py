@@ -177,8 +177,8 @@ class Assignment:
 
     def _load(self, place: Place, its: Assigned, where: Committed | None) -> None:
         try:
+            self._transactions.open()  # the one of an earlier partition may have failed
             if where is None:
-                self._transactions.open()
                 where = self._reader.client.where([place], self._since)[place]
             loaded = self._job.load(place, where)
             if isinstance(loaded, NotLoadable):
