@@ -99,7 +99,7 @@ class DiskTrial(Trial):
 @pytest.mark.fault("the disk of the machine is slow or hangs")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_disk_is_slow(site: Site, kind: str) -> None:
-    """A copy is written when it can be. A folder alone holds the service up, which is said while it hangs."""
+    """The thread writes the copy when it can. With a folder alone the service waits, and reports this meanwhile."""
     trial = DiskTrial(site, kind)
     trial.begin()
     trial.seconds.write_text("25")
