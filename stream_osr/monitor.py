@@ -307,7 +307,7 @@ class OpenSetMonitor:
         return [*own, *(label for label in self.recognizer.value.labels if label not in own)]
 
     def _predicted(self, X: Any) -> list[tuple[Label, dict[Label, float]]]:
-        if self.recognizer.value.trained is None:
+        if not self.recognizer.value.labels:
             raise NotTrained(
                 "the monitor has learnt no labelled instance. Call fit, or learn labelled instances first"
             )

@@ -39,6 +39,7 @@ from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import expected_recall
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.state import BufferedInstance, new_classes
+from stream_osr.stream.training_blocks import learn_frame
 from stream_osr.support.atomic import remove_unfinished
 from stream_osr.support.one_writer import WRITERS, one_writer, refuse
 from stream_osr.training.trained import TrainedModel
@@ -46,7 +47,7 @@ from stream_osr.training.training_report import TrainingReport
 from stream_osr.training.training_set import TrainingSet
 from stream_osr.trust.recall import ExpectedRecall
 
-_NOT_PICKLED = ("_predictive_cache", "_measured", "_warned")
+_NOT_PICKLED = ("_predictive_cache", "_measured", "_warned", "_provisional")
 
 
 @documented
@@ -116,6 +117,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     _predictive_cache: PredictiveCache | None = field(init=False, default=None)
     _measured: tuple[SubclassDistances, ...] | None = field(init=False, default=None)
     _warned: bool = field(init=False, default=False)
+    _provisional: recognizer_state.RecognizerState | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         checked = parameters(**plain(self))
@@ -267,6 +269,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                         state.counters["extra"] += extra * len(rows)
                         self.value = recognizer_state.with_ignored(self.value, ignored_columns(X, features))
                 return
+        if (learnt := learn_frame(state, X, y, t, key, group)) is not None:
+            self.value, self._provisional = learnt, None
+            return
         instances = intake.read_frame(state, X, y, t, key, group)
         with self._all_or_nothing():
             if self.value.training is not None and isinstance(name := getattr(group, "name", None), str):
@@ -328,11 +333,15 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         features, row, label, t, key, x, group = instance
         state = self.value
         if row is not None and label is not None and state.training is not None:
+            if state.trained is None and (current := self._provisional) is not None:
+                state = replace(state, trained=current.trained, stream=current.stream, evidence=[])
+            self._provisional = None
             state, due = training_phase.learn(state, features, row.values, label, x, group)
             self._go_on(*(recognizer_state.close(state) if due else (state, BatchOutput())))
         elif row is not None:
             if state.training is not None:
-                state, self._measured = training_phase.freeze(state), None
+                state = training_phase.freeze(state)
+                self._measured = self._provisional = None
             trained = state.running[0]
             if features is not trained.features and (features.kinds.values or trained.features.zero):
                 row = intake.row_of(state, trained.features, x)
@@ -412,7 +421,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """
         if self.value.training is not None:
             self.value = training_phase.freeze(self.value, progress)
-            self._measured = None  # of a provisional model
+            self._measured = self._provisional = None
         return self.trained.report
 
     @classmethod
@@ -684,7 +693,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         -------
         Probability of each known class and of the unknown label. The result is empty before training.
         """
-        state = self.value
+        state = self._current
         if state.trained is None:
             return {}
         row: Any = state.trained.features.plain(x)
@@ -737,9 +746,22 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         found = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
         return series_like(X, found)
 
+    @property
+    def _current(self) -> recognizer_state.RecognizerState:
+        """The state with a provisional model during training, which any thread may train.
+
+        Later instances update the model until they have doubled. The next prediction then trains another one.
+        """
+        state, current = self.value, self._provisional
+        if state.training is None or state.trained is not None:
+            return state
+        if current is None:
+            self._provisional = current = training_phase.predicting(state)
+        return current
+
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         """Return the labels, and the probability of each for rows of shape (n, p), NaN = missing."""
-        trained, stream, cache = self.value.trained, self.value.stream, self._predictive_cache
+        trained, stream, cache = self._current.trained, self._current.stream, self._predictive_cache
         assert trained is not None
         assert stream is not None
         if cache is None or cache.stream is not stream:
@@ -747,7 +769,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return cache.labels, cache.probabilities(rows)
 
     def _predict_frame(self, X: Any) -> tuple[tuple[Label, ...], np.ndarray]:
-        state = self.value
+        state = self._current
         if state.trained is None:
             return (), np.empty((len(frame_rows(X, state.features)[1]), 0))
         return self._predict(intake.rows_of(state, X, self._warn_once))
@@ -810,7 +832,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _warn_once(self, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Warn once if instances to predict are unlike those of training."""
-        trained = self.value.trained
+        trained = self._current.trained
         if trained is None or self._warned or self.value.counters["unlike"]:
             return
         if (unlike := intake.schema_problems(trained, row, x)) is not None:
@@ -852,7 +874,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
         The number of new classes is that of :meth:`new_classes` and takes as long to compute.
         """
-        return summarize(self.value, self.new_classes(), self.expected_recall)
+        return summarize(self._current, self.new_classes(), self.expected_recall)
 
     @property
     def signals(self) -> Signals:
@@ -866,7 +888,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         The estimate comes from the reference instances and needs no label. It is ``None`` before the first decision
         and for a model without references.
         """
-        trained, stream = self.value.trained, self.value.stream
+        trained, stream = self._current.trained, self._current.stream
         return None if trained is None or stream is None else expected_recall(trained, stream)
 
     def new_classes(self) -> NewClasses:
@@ -881,9 +903,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         NotTrained
             If the model has not been trained.
         """
-        if self.value.stream is None:
+        if (stream := self._current.stream) is None:
             raise NotTrained("there are no new classes before anything was learnt")
-        found, self._measured = new_classes(self.value.stream, self._measured)
+        found, self._measured = new_classes(stream, self._measured)
         return found
 
     def to_frame(self, *, library: Library = "pandas") -> Any:
@@ -906,9 +928,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         MissingExtra
             If the library is not installed.
         """
-        found = self.new_classes()
-        assert self.value.stream is not None
-        return subclasses_frame(lines(self.value.stream, found), library=library)
+        found, stream = self.new_classes(), self._current.stream
+        assert stream is not None
+        return subclasses_frame(lines(stream, found), library=library)
 
     @property
     def plot(self) -> Any:

@@ -141,14 +141,14 @@ def test_classes_of_one_group_and_a_single_group() -> None:
 def test_groups_follow_their_rows_through_the_reservoir_and_a_state() -> None:
     training, features = TrainingSet(50, 0), Features(("at",))
     for at in range(500):
-        training.add(features, np.array([float(at)]), "ab"[at % 2], group=None if at < 100 else at // 100)
+        training.add(features, np.array([[at]]), ["ab"[at % 2]], groups=[None if at < 100 else at // 100])
     for each in (training, TrainingSet.from_state(training.as_state())):
-        groups = [group for own in each.groups for group in own]
+        groups = [row.group for own in each.rows for row in own]
         assert groups == [None if at < 100 else at // 100 for at in each.matrix()[1][:, 0]]
         assert each.units is not None
         assert len(set(each.units)) == 5, "those without a group are one"
     none = TrainingSet(50, 0)
-    none.add(features, np.array([1.0]), "a")
+    none.add(features, np.array([[1.0]]), ["a"])
     assert none.units is None
 
 

@@ -18,7 +18,7 @@ def filled(n: int, capacity: int, seed: int = 0) -> tuple[TrainingSet, list[str]
     labels = np.random.default_rng(seed).choice(CLASSES, size=n, p=[0.6, 0.35, 0.05]).tolist()
     training, features = TrainingSet(capacity, seed), Features(("at", "other"))
     for at, label in enumerate(labels):
-        training.add(features, np.array([at, 0.0]), label)
+        training.add(features, np.array([[at, 0.0]]), [label])
     return training, labels
 
 
@@ -46,15 +46,15 @@ def test_positions_survive_a_state_and_both_go_on_alike():
     assert check(twin, labels) == check(training, labels)
     for one in (training, twin):
         for at in range(600, 1200):
-            one.add(Features(("at", "other")), np.array([at, 0.0]), "left")
+            one.add(Features(("at", "other")), np.array([[at, 0.0]]), ["left"])
     assert check(twin, labels + ["left"] * 600) == check(training, labels + ["left"] * 600)
 
 
 def test_a_copy_goes_its_own_way():
     training, labels = filled(100, 50)
     twin = copy.copy(training)
-    twin.add(Features(("at", "other")), np.array([100, 0.0]), "left")
+    twin.add(Features(("at", "other")), np.array([[100, 0.0]]), ["left"])
     assert sorted(check(twin, [*labels, "left"]))[-1] == 100
     assert max(check(training, labels)) == 99
-    training.add(Features(("at", "other")), np.array([100, 0.0]), "rare")
+    training.add(Features(("at", "other")), np.array([[100, 0.0]]), ["rare"])
     assert max(check(training, [*labels, "rare"])) == 100

@@ -15,13 +15,12 @@ from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import check_label
 from stream_osr.model.feature_space.whitening import whiten
-from stream_osr.parameters import FeatureName, Label, Parameters
+from stream_osr.parameters import FeatureName, Label
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.stream.state import expect_known, open_stream
 from stream_osr.training.trained import TrainedModel, train_model
 from stream_osr.training.training_report import understood
-from stream_osr.training.training_set import TrainingSet
 from stream_osr.trust.false_unknown_bound import check_references
 
 PROVISIONAL_SWEEPS = 5
@@ -35,7 +34,7 @@ def learn(
     x: Mapping[Any, Any],
     group: str | float | None = None,
 ) -> tuple[RecognizerState, bool]:
-    """Store a training instance, and extend the provisional model or retrain it when the instances have doubled.
+    """Store a training instance, and extend the provisional model, or drop it when the instances have doubled.
 
     The state changes in place unless waiting labels are due. Then it stays the same, because closing may fail.
 
@@ -45,36 +44,42 @@ def learn(
     """
     training, parameters, waiting = state.training, state.parameters, state.evidence
     assert training is not None
-    opens = label not in training.labels
-    due = state.trained is not None and (opens or len(waiting) + 1 >= parameters.batch_size)
     n = sum(training.seen) + 1
-    doubled = n & (n - 1) == 0
-    if doubled or due:
+    if state.trained is not None and n & (n - 1) == 0:
+        state = replace(state, trained=None, stream=None, evidence=[])
+    due = state.trained is not None and (label not in training.labels or len(waiting) + 1 >= parameters.batch_size)
+    if due:
         training, waiting = copy(training), copy(waiting)
+        state = replace(state, training=training, evidence=waiting)
     written = [name for at, name in enumerate(features.names) if np.isnan(row[at]) and name in x]
-    training.add(features, row, label, written, group)
-    state = replace(state, training=training, evidence=waiting)
-    if doubled and (trained := _provisional(training, parameters)) is not None:
-        return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
+    training.add(features, row[None], [label], written, None if group is None else [group])
     if state.trained is not None:
         whitened = whiten(state.trained.whitening, state.trained.in_order(features, row)[None])[0]
         waiting.append(Evidence(label, whitened))
     return state, due
 
 
-def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
-    """Train the provisional model, or return ``None`` while the instances do not span the components of a PCA."""
+def predicting(state: RecognizerState) -> RecognizerState:
+    """Return a state with a provisional model, trained on the instances so far. The given state does not change.
+
+    The state is the same if it has a model, or if the instances do not span the components of a PCA.
+    """
+    training, parameters = state.training, state.parameters
+    if training is None or state.trained is not None or not len(training):
+        return state
+    training = copy(training)
     decided, features, group, _ = training.decided(parameters.numeric or (), parameters.absent)
     X = decided.X
     if not features.names or np.isnan(X).all():
-        return None
+        return state
     sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
     try:
-        return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
+        trained = train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
     except InvalidParameter:
         if parameters.pca is None:
             raise
-        return None
+        return state
+    return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[])
 
 
 def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None) -> RecognizerState:

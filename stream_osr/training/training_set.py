@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +14,29 @@ from stream_osr.instances.absent import Absent, zero_features
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, numbers_of
 from stream_osr.parameters import Label
+
+DRAWS = 1024
+"""Number of random numbers of a class that are drawn together."""
+
+Group = str | float | None
+
+
+class KeptRow(NamedTuple):
+    """A row of the reservoir.
+
+    Attributes
+    ----------
+    values
+        Values of the features that had come until then, NaN = missing, in the order of their first occurrence.
+    arrived
+        Position among all training rows.
+    group
+        Person, device, day or the like, or ``None``.
+    """
+
+    values: np.ndarray
+    arrived: int
+    group: Group
 
 
 class TrainingSet:
@@ -32,19 +57,18 @@ class TrainingSet:
         self.places: dict[Name, int] = {}
         self.labels: list[Label] = []
         self.seen: list[int] = []
-        self.rows: list[list[np.ndarray]] = []
-        self.arrived: list[list[int]] = []
-        self.groups: list[list[Any]] = []
+        self.rows: list[list[KeptRow]] = []
         self.group_name = "group"
         self.written: frozenset[Name] = frozenset()
         """Features that an instance named without a value."""
 
     def __copy__(self) -> TrainingSet:
+        """Return an independent copy, which is consistent even while another thread adds rows."""
         out = TrainingSet(self.capacity, self.seed)  # its features have the markers
-        out.features, out.places = self.features, dict(self.places)
-        out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
-        out.arrived, out.written = [list(each) for each in self.arrived], self.written
-        out.groups, out.group_name = [list(each) for each in self.groups], self.group_name
+        out.labels = list(self.labels)
+        out.seen, out.rows = self.seen[: len(out.labels)], [list(rows) for rows in self.rows[: len(out.labels)]]
+        out.features, out.written, out.group_name = self.features, self.written, self.group_name
+        out.places = dict(self.places)
         return out
 
     def __len__(self) -> int:
@@ -53,14 +77,15 @@ class TrainingSet:
     def add(
         self,
         features: Features,
-        values: np.ndarray,
-        label: Label,
+        X: np.ndarray,
+        labels: Sequence[Label],
         written: Collection[Name] = (),
-        group: str | float | None = None,
+        groups: Sequence[Group] | None = None,
     ) -> None:
-        """Add one row, as the values of some features.
+        """Add rows, shape (n, p), as the values of some features, NaN = missing.
 
-        ``written`` are the features that it names without a value, ``group`` is the person, device or day.
+        ``written`` are the features that a row names without a value, ``groups`` the person, device or day of each.
+        The result does not depend on the division of the rows into calls.
         """
         if not self.written.issuperset(written):
             self.written = self.written.union(written)
@@ -68,28 +93,37 @@ class TrainingSet:
         settled = [name for name in own.kinds.values if name not in features.kinds.values]
         for name in settled:
             self._settle(name, own.kinds.values[name], features.kinds)
+        places = [self.places.setdefault(name, len(self.places)) for name in features.names]
         self.features = features if own.names == features.names else own.extended(features.names)
         if self.features.kinds is not features.kinds:
             self.features = Features(self.features.names, features.kinds)
-        places = [self.places.setdefault(name, len(self.places)) for name in features.names]
-        row = np.full(len(self.places), np.nan)
-        row[places] = values
-        if label not in self.labels:
-            self.labels.append(label)
-            self.seen.append(0)
-            self.rows.append([])
-            self.arrived.append([])
-            self.groups.append([])
-        j, position = self.labels.index(label), sum(self.seen)
-        self.seen[j] += 1
-        if len(self.rows[j]) < self.capacity:
-            self.rows[j].append(row)
-            self.arrived[j].append(position)
-            self.groups[j].append(group)
-            return
-        at = int(np.random.default_rng([self.seed, j, self.seen[j]]).integers(self.seen[j]))
-        if at < self.capacity:
-            self.rows[j][at], self.arrived[j][at], self.groups[j][at] = row, position, group
+        rows = np.full((len(X), len(self.places)), np.nan)
+        rows[:, places] = X
+        first, of_class = sum(self.seen), defaultdict[Label, list[int]](list)
+        for at, label in enumerate(labels):
+            of_class[label].append(at)
+        for label, its in of_class.items():
+            if label not in self.labels:
+                self.seen.append(0)
+                self.rows.append([])
+                self.labels.append(label)  # last, for a copy in another thread
+            j = self.labels.index(label)
+            for place, at in self._places_of(j, its):
+                kept = KeptRow(rows[at].copy(), first + at, None if groups is None else groups[at])
+                self.rows[j][place : place + 1] = [kept]
+
+    def _places_of(self, j: int, its: list[int]) -> list[tuple[int, int]]:
+        """Count further rows of a class. Return the places in its reservoir and the rows that they take."""
+        first, room = self.seen[j], self.capacity - len(self.rows[j])
+        self.seen[j] += len(its)
+        filled = len(self.rows[j])
+        taken = [(filled + n, at) for n, at in enumerate(its[: max(room, 0)])]
+        if room < len(its):
+            number = np.arange(first + len(taken), first + len(its))
+            place = (_draws(self.seed, j, number[0].item(), len(number)) * (number + 1)).astype(np.int64)
+            for n in np.flatnonzero(place < self.capacity).tolist():
+                taken.append((place[n].item(), its[number[n].item() - first]))
+        return taken
 
     @property
     def units(self) -> np.ndarray | None:
@@ -97,7 +131,7 @@ class TrainingSet:
 
         Rows without a group are one group together.
         """
-        groups = [group for own in self.groups for group in own]
+        groups = [row.group for own in self.rows for row in own]
         number = {group: at for at, group in enumerate(dict.fromkeys(groups))}
         return np.array([number[group] for group in groups]) if number.keys() - {None} else None
 
@@ -105,7 +139,7 @@ class TrainingSet:
         """Count missing values that turned out to be zero, and the rows with no other missing values."""
         chosen = np.array([name in zero for name in self.places], bool)
         cells = bad = 0
-        for row in itertools.chain.from_iterable(self.rows) if zero else ():
+        for row, _, _ in itertools.chain.from_iterable(self.rows) if zero else ():
             missing, own = np.isnan(row), chosen[: len(row)]
             cells += int((missing & own).sum())
             bad += bool((missing & own).any() and not (missing & ~own).any())
@@ -114,26 +148,26 @@ class TrainingSet:
     def _settle(self, name: Name, values: tuple[str, ...], kinds: Kinds) -> None:
         """Convert a text feature that became numeric after very many values to numbers in all rows."""
         at = self.places[name]
-        for row in (row for rows in self.rows for row in rows if at < len(row)):
+        for row in (row for rows in self.rows for row, _, _ in rows if at < len(row)):
             row[at] = numbers_of(row[at : at + 1], values, kinds.commas.get(name, ""))[0][0]
 
     def as_state(self) -> tuple[Any, ...]:
         """Return the whole set as plain values and one array for each class, for :meth:`from_state`."""
         width = len(self.places)
         arrays = tuple(
-            np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
+            np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row, _, _ in rows])
             for rows in self.rows
         )
         own = self.features.kinds
         values = {name: tuple(its) for name, its in own.values.items()}
         kinds = tuple(() if name in own.undecided else values.get(name) for name in self.places)
-        arrived = tuple(np.array(each, np.int64) for each in self.arrived)
+        arrived = tuple(np.array([row.arrived for row in rows], np.int64) for rows in self.rows)
         state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
         commas = tuple((name, own.commas[name]) for name in own.commas)
         reading: tuple[Any, ...] = tuple(own.fixed), commas, tuple(own.left_out.items())
         written = tuple(name in self.written for name in self.places)
         if self.units is not None:
-            reading += self.group_name, tuple(map(tuple, self.groups))
+            reading += self.group_name, tuple(tuple(row.group for row in rows) for rows in self.rows)
         return *state, kinds, arrived, written, *(reading if any(reading) else ())
 
     @classmethod
@@ -146,11 +180,12 @@ class TrainingSet:
         undecided = frozenset(name for name, its in own.items() if its == ())
         kinds = Kinds(values, undecided, frozenset(fixed), dict(commas), missing, dict(left_out))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
-        out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
-        out.arrived = [array.tolist() for array in arrived]
-        out.groups = [[None] * len(own) for own in out.arrived]
+        out.labels, out.seen = list(labels), list(seen)
+        groups: Any = [itertools.repeat(None, len(own)) for own in arrays]
         if grouped:
-            out.group_name, out.groups = grouped[0], [list(groups) for groups in grouped[1]]
+            out.group_name, groups = grouped
+        its = zip(arrays, (own.tolist() for own in arrived), groups, strict=True)
+        out.rows = [[*map(KeptRow, *columns)] for columns in its]
         out.written = frozenset(name for name, there in zip(names, written, strict=True) if there)
         return out
 
@@ -192,17 +227,29 @@ class TrainingSet:
         features = self.features
         order = [self.places[name] for name in features.names]
         wide = np.full((len(self), len(self.places)), np.nan)
-        for i, row in enumerate(row for rows in self.rows for row in rows):
+        for i, (row, _, _) in enumerate(itertools.chain.from_iterable(self.rows)):
             wide[i, : len(row)] = row
         group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])
-        arrived = np.array([position for own in self.arrived for position in own], np.int64)
+        arrived = np.array([row.arrived for own in self.rows for row in own], np.int64)
         X = wide[:, order]
         zero = zero_features(features, X, group, self.written, absent)
         if zero:
-            came = np.repeat([len(row) for rows in self.rows for row in rows], X.shape[1]).reshape(X.shape)
+            came = np.array([len(row) for rows in self.rows for row, _, _ in rows])[:, None]
             later = np.array(order) >= came  # than the row
             named = np.array([name in self.written for name in features.names]) & ~later
             chosen = np.array([name in zero for name in features.names]) & ~named
             X = np.where(chosen & np.isnan(X), 0.0, X)
             features = Features(features.names, features.kinds, zero)
         return features, X, group, arrived
+
+
+def _draws(seed: int, j: int, first: int, n: int) -> np.ndarray:
+    """Draw a uniform number for each of n rows of a class, from its row number ``first`` on, counted from 0."""
+    parts = [_drawn(seed, j, part) for part in range(first // DRAWS, (first + n - 1) // DRAWS + 1)]
+    begin = first % DRAWS
+    return np.concatenate(parts)[begin : begin + n] if len(parts) > 1 else parts[0][begin : begin + n]
+
+
+@lru_cache(1024)
+def _drawn(seed: int, j: int, part: int) -> np.ndarray:
+    return np.random.default_rng([seed, j, part]).random(DRAWS)

@@ -18,13 +18,14 @@ from stream_osr.support.limits import MOST_DIGITS
 from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
+from stream_osr_connectors.files.columns import ColumnReader, Columns, converted
 from stream_osr_connectors.files.key_check import find_key
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.open_file import is_folder, is_standard, may_be_regular, why
 from stream_osr_connectors.files.output_columns import SET_ASIDE
 from stream_osr_connectors.files.rejected_record import raw_of, row_of
 from stream_osr_connectors.terminal import Terminal
-from stream_osr_connectors.values import DecodeError, LabelType
+from stream_osr_connectors.values import DecodeError, LabelType, category
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
@@ -119,7 +120,14 @@ def fit(given: FitOptions) -> None:
         account = Account(model, counts, dead, stream_summary.complainer(console), reasons)
         stream = OneStream(account)
         show = phases.begin("reading")
-        for record in source:
+        for record in (reader := ColumnReader(source)):
+            if isinstance(record, Columns):
+                if learn_columns(model, record, found, given.group, labels):
+                    counts.update(read=record.n, labelled=record.n)
+                    show(counts["read"])
+                else:
+                    reader.refuse(record)
+                continue
             counts["read"] += 1
             show(counts["read"])
             group = record.features.get(given.group) if isinstance(record, Record) and given.group else None
@@ -150,6 +158,30 @@ def fit(given: FitOptions) -> None:
     used = [str(name) for name in model.trained.names]
     shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
     console.say(f"features: {shown}", f"model saved to {output}")
+
+
+def learn_columns(
+    model: OpenSetRecognizer, columns: Columns, found: Survey, group: str | None, labels: Counter[Any]
+) -> bool:
+    """Learn a block of records, and count their labels. Return false if they must be learnt one by one."""
+    from stream_osr.errors import InvalidInstance  # slow to import, and --help does without
+    from stream_osr.instances.times_and_keys import group_of
+    from stream_osr.stream.training_blocks import learn_block
+
+    ready = found.block(columns, model.value.parameters.categorical or (), group)
+    if ready is None or model.unknown in ready[1] or (group is not None and group not in columns.features):
+        return False
+    block, its = ready
+    try:
+        units = columns.features.get(group or "")
+        groups = None if units is None else converted([*map(category, units)] if columns.cells else units, group_of)
+    except InvalidInstance:
+        return False
+    learnt = learn_block(model.value, block, its, groups)
+    if learnt is not None:
+        model.value = learnt
+        labels.update(its)
+    return learnt is not None
 
 
 def _default_output() -> Path:

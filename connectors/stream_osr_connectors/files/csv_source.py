@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
@@ -21,10 +22,13 @@ from stream_osr.printable_text import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
+from .columns import Columns, converted
 from .line_source import LineReader, LineSource, Rows, TextLine, raw_text
 from .read_options import ReadOptions, what_there_is
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stream_osr.instances.kinds import Name
 
 _MAX_LINES = 1000
@@ -36,6 +40,23 @@ _OF_NUMBERS = "+-.0123456789Ee"
 """Characters of a number in which ``float`` and :func:`stream_osr.instances.reading.number` agree."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def plain_numbers(cells: Sequence[str]) -> np.ndarray | None:
+    """Convert cells to finite numbers. ``None``: a cell needs more than ``float``.
+
+    >>> plain_numbers(["1.5", "2"]), plain_numbers(["1.5", "NA"]), plain_numbers(["1", ""])
+    (array([1.5, 2. ]), None, None)
+    """
+    import numpy as np  # slow to import
+
+    if "".join(cells).encode().translate(None, _OF_NUMBERS.encode()):
+        return None
+    try:
+        values = np.array([*map(float, cells)])
+    except ValueError:  # an empty cell, for example
+        return None
+    return values if np.isfinite(values).all() else None
 
 
 class RowReader(Iterator[list[str]]):
@@ -225,6 +246,7 @@ class CsvSource(LineSource):
         self.categorical = frozenset(categorical)
         self._delimiter = delimiter
         self._safe = safe
+        self._taken: list[TextLine] = []
         try:
             self._place_columns(self._read_header())
         except BaseException:
@@ -255,10 +277,48 @@ class CsvSource(LineSource):
             self._lines.give_back(lines)
         return rows
 
+    def take_columns(self, most: int) -> Columns | None:
+        """Read the next records as columns of cells (:class:`.columns.ColumnSource`)."""
+        fields, self._taken = self._fields, self._lines.several(most, again=True)
+        columns = None if self._padded or fields.label is None else self._columns_of(self._taken)
+        try:
+            if columns is not None and fields.label is not None:
+                _ = fields.time and converted(columns[self._places[fields.time]], seconds)
+                read = partial(label_of_text, kind=fields.label_type)
+                labels = [
+                    label for label in converted(columns[self._places[fields.label]], read) if label is not None
+                ]
+                if len(labels) == len(self._taken):
+                    features = {name: columns[self._places[name]] for name in self.feature_columns}
+                    return Columns(features, labels, len(labels), cells=True)
+        except DecodeError:
+            pass
+        self.give_back()
+        return None
+
+    def give_back(self) -> None:
+        """Return the records of the last :meth:`take_columns`."""
+        self._lines.give_back(self._taken)
+
     def _rows_of(self, lines: list[TextLine], places: list[int]) -> Rows | None:
         """Read lines at once. ``None``: a line must be read by itself."""
         import numpy as np  # slow to import
 
+        columns = self._columns_of(lines)
+        values = [] if columns is None else [plain_numbers(columns[place]) for place in places]
+        if columns is None or any(column is None for column in values):
+            return None
+        key, time = (None if name is None else columns[self._places[name]] for name in self._fields[:2])
+        try:
+            times = None if time is None else [*map(seconds, time)]
+        except DecodeError:
+            return None
+        keys = None if key is None else [text or None for text in key]
+        position = self._lines.position_after(lines[-1])
+        return Rows(np.array(values).T, keys, times, lines, position, self._ignored)
+
+    def _columns_of(self, lines: list[TextLine]) -> list[tuple[str, ...]] | None:
+        """Divide lines into the cells of each column. ``None``: a line must be read by itself."""
         longest = csv.field_size_limit()
         if not lines or any(line.dropped or len(line.data) > longest for line in lines):
             return None
@@ -267,22 +327,13 @@ class CsvSource(LineSource):
             if any(character in text for character in "\"\r\0\ufeff'"[: 5 if self._safe else 4]):
                 return None
             columns = [*zip(*(row.split(self._delimiter) for row in text.split("\n")), strict=True)]
-            if len(columns) < self._width or any(map(str.strip, chain(*columns[self._width :]))):
-                return None
-            if self._header[0] in map(str.strip, columns[0]):  # the row may repeat the header
-                return None
-            cells = [columns[place] for place in places]
-            if "".join(map("".join, cells)).encode().translate(None, _OF_NUMBERS.encode()):
-                return None
-            values = np.array([[*map(float, column)] for column in cells]).T
-            key, time = (None if name is None else columns[self._places[name]] for name in self._fields[:2])
-            times = None if time is None else [*map(seconds, time)]
-        except ValueError:  # an empty field, for example. DecodeError is one
+        except ValueError:
             return None
-        if not np.isfinite(values).all():
+        if len(columns) < self._width or any(map(str.strip, chain(*columns[self._width :]))):
             return None
-        keys = None if key is None else [text or None for text in key]
-        return Rows(values, keys, times, lines, self._lines.position_after(lines[-1]), self._ignored)
+        if self._header[0] in map(str.strip, columns[0]):  # the row may repeat the header
+            return None
+        return columns
 
     def _is_header(self, row: list[str]) -> bool:
         """Return whether a row contains at least half of the column names."""

@@ -11,6 +11,7 @@ from typing import Any
 from stream_osr.errors import ConnectorError
 
 from ..base import BadRecord, BatchCloser, Position, Record, Source
+from .columns import Columns, ColumnSource
 from .csv_source import CsvSource
 from .identity import identity_at
 
@@ -83,6 +84,15 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         its = {"file": self._names[self._at], "before": self._before, "read": self._read}
         position = {**(record.position or {}), **its}
         return record._replace(position=position)
+
+    def take_columns(self, most: int) -> Columns | None:
+        """Read the next records of a file as columns (:class:`.columns.ColumnSource`)."""
+        return self._source.take_columns(most) if isinstance(self._source, ColumnSource) else None
+
+    def give_back(self) -> None:
+        """Return the records of the last :meth:`take_columns`."""
+        if isinstance(self._source, ColumnSource):
+            self._source.give_back()
 
     def seek(self, position: Position | None) -> None:
         """Continue after the record that carried this position, or at the beginning for ``None``.

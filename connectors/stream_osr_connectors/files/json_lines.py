@@ -16,7 +16,8 @@ from stream_osr.printable_text import brief
 from ..base import BadRecord, Record
 from ..values import DecodeError, plain, written
 from .byte_sink import ByteSink
-from .line_source import LineSource, raw_text, without_break
+from .columns import Columns, columns_of
+from .line_source import LineSource, TextLine, raw_text, without_break
 
 
 class JsonLinesSink(ByteSink):
@@ -176,6 +177,8 @@ class JsonLinesSource(LineSource):
     (2, "not JSON: expecting ',' delimiter at character 9")
     """
 
+    _taken: list[TextLine]
+
     def __next__(self) -> Record | BadRecord:
         line = next(self._lines)
         while line.is_blank():
@@ -196,6 +199,35 @@ class JsonLinesSource(LineSource):
             return self._fields.record(_parse(text.rstrip()), position, without_break(text))
         except DecodeError as error:
             return BadRecord(position, line.row, raw_text([line]), str(error))
+
+    def take_columns(self, most: int) -> Columns | None:
+        """Read the next records as columns (:class:`.columns.ColumnSource`)."""
+        self._taken = self._lines.several(most, again=True)
+        rows = None if self._fields.label is None else _rows_of(self._taken)
+        table = rows and {name: [row[name] for row in rows] for name in rows[0]}
+        columns = None if not rows or not table else columns_of(table, len(rows), self._fields)
+        if columns is None:
+            self.give_back()
+        return columns
+
+    def give_back(self) -> None:
+        """Return the records of the last :meth:`take_columns`."""
+        self._lines.give_back(self._taken)
+
+
+def _rows_of(lines: list[TextLine]) -> list[dict[str, Any]] | None:
+    """Read lines at once. ``None``: a line must be read by itself."""
+    if not lines or any(line.dropped or line.cut for line in lines):
+        return None
+    data = b"".join(line.data for line in lines)
+    if b"\0" in data or b"\xef\xbb\xbf" in data:
+        return None
+    try:
+        rows: list[Any] = [*map(_decode, data.decode().rstrip().split("\n"))]
+    except (ValueError, RecursionError):  # DecodeError is one
+        return None
+    alike = len(rows) == len(lines) and all(type(row) is dict and row.keys() == rows[0].keys() for row in rows)
+    return rows if alike else None
 
 
 def _constant(name: str) -> None:

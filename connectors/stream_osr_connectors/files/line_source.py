@@ -227,14 +227,14 @@ class LineReader(Iterator[TextLine]):
             data = data.removeprefix(_BYTE_ORDER_MARK)
         return TextLine(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
 
-    def several(self, most: int) -> list[TextLine]:
-        """Read the next lines. If lines are waiting to be read again, return none.
+    def several(self, most: int, *, again: bool = False) -> list[TextLine]:
+        """Read the next lines. If lines are waiting to be read again, return none, unless ``again``.
 
         The next call of the iterator raises an error of reading.
         """
         lines: list[TextLine] = []
         try:
-            lines.extend(islice(() if self._returned else self, most))
+            lines.extend(islice(() if self._returned and not again else self, most))
         except ConnectorError as error:
             self._error = error
         return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,6 +12,7 @@ from stream_osr.errors import ConnectorError, MissingExtra
 
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..values import DecodeError
+from .columns import Columns, columns_of
 from .identity import identity_at
 from .json_lines import as_text
 from .open_file import is_standard, why
@@ -91,8 +93,8 @@ class ParquetRows:
         self.index = _index_of(schema.pandas_metadata)
         self.count: int = self._parquet.metadata.num_rows
 
-    def rows(self, columns: Sequence[str], start: int = 0) -> Iterator[dict[str, Any]]:
-        """Read rows from a number on, counted from 0. Values are numbers, text, booleans, or seconds since 1970.
+    def batches(self, columns: Sequence[str], start: int = 0) -> Iterator[Any]:
+        """Read record batches from a row on, counted from 0.
 
         Raises
         ------
@@ -112,19 +114,29 @@ class ParquetRows:
                     start -= batch.num_rows
                     continue
                 rest, start = batch.slice(start), 0
-                values = [_plain(pa, rest.column(name)) for name in wanted]
-                for row in zip(*values, strict=True) if values else [()] * rest.num_rows:
-                    number += 1
-                    yield dict(zip(wanted, row, strict=True))
+                number += rest.num_rows
+                yield rest
         except (OSError, pa.ArrowException) as error:
             raise ConnectorError(
                 f"{self.name}: reading stopped at row {number}: {why(error)}. Earlier records were delivered. "
                 "Repair the file and resume from the last position"
             ) from None
 
+    def rows(self, columns: Sequence[str], start: int = 0) -> Iterator[dict[str, Any]]:
+        """Read rows from a number on, as :meth:`batches` does."""
+        return chain.from_iterable(map(rows_of, self.batches(columns, start)))
+
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._file.close()
+
+
+def rows_of(batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a record batch. Values are numbers, text, booleans, or seconds since 1970."""
+    names, pa = batch.schema.names, arrow()
+    values = [_plain(pa, batch.column(at)) for at in range(len(names))]
+    for row in zip(*values, strict=True) if values else [()] * batch.num_rows:
+        yield dict(zip(names, row, strict=True))
 
 
 def _index_of(pandas: Any) -> frozenset[str]:
@@ -183,6 +195,12 @@ def _plain(pa: Any, column: Any) -> list[Any]:
         return [None if each is None else dict(each) for each in column.to_pylist()]
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _values_of(pa: Any, column: Any) -> Any:
+    """Convert a column to an array of numbers if it has no null, and to plain values otherwise."""
+    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return column.to_numpy(zero_copy_only=False) if numeric and not column.null_count else _plain(pa, column)
 
 
 class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
@@ -246,8 +264,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         except BaseException:
             self.close()
             raise
-        self._row = 0
-        self._rows = self._parquet.rows(self._columns)
+        self._begin(0)
 
     @property
     def whole_keys(self) -> bool:
@@ -255,8 +272,49 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         kind = self._parquet.types.get(self._fields.key or "")
         return kind is not None and bool(arrow().types.is_integer(kind))
 
+    def _begin(self, row: int) -> None:
+        """Go to a row."""
+        self._row, self._batches = row, self._parquet.batches(self._columns, row)
+        self._batch: Any = None
+        self._at = self._size = 0
+        self._rows: list[dict[str, Any]] | None = None
+
+    def _next_batch(self) -> bool:
+        """Read the next record batch if the present one is used up. Return false at the end."""
+        while self._at >= self._size:
+            self._batch, self._at, self._rows = next(self._batches, None), 0, None
+            self._size = 0 if self._batch is None else self._batch.num_rows
+            if self._batch is None:
+                return False
+        return True
+
+    def take_columns(self, most: int) -> Columns | None:
+        """Read the next records as columns (:class:`.columns.ColumnSource`)."""
+        self._taken = 0
+        if not self._next_batch():
+            return None
+        part = self._batch.slice(self._at, most)
+        table = {name: _values_of(arrow(), part.column(at)) for at, name in enumerate(part.schema.names)}
+        arrays = [values for values in table.values() if not isinstance(values, list)]
+        written = any(bool((values != values).any()) for values in arrays)
+        if written and any(part.column(at).null_count for at in range(part.num_columns)):
+            return None
+        found = columns_of(table, part.num_rows, self._fields, written=written)
+        if found is not None:
+            self._taken = part.num_rows
+            self._at, self._row = self._at + self._taken, self._row + self._taken
+        return found
+
+    def give_back(self) -> None:
+        """Return the records of the last :meth:`take_columns`."""
+        self._at, self._row, self._taken = self._at - self._taken, self._row - self._taken, 0
+
     def __next__(self) -> Record | BadRecord:
-        row = next(self._rows)
+        if not self._next_batch():
+            raise StopIteration
+        if self._rows is None:
+            self._rows = [*rows_of(self._batch)]
+        row, self._at = self._rows[self._at], self._at + 1
         self._row += 1
         position = {"row": self._row, **self._identity}
         try:
@@ -285,7 +343,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
                 f"{self.name}: this is not the file that was being read (its size, or its first or last bytes, "
                 "differ). Give the file of the position, or start without a position"
             )
-        self._row, self._rows = row, self._parquet.rows(self._columns, row)
+        self._begin(row)
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""

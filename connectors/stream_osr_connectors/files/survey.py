@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.instances.embedding import flat
-from stream_osr.instances.entries import is_index, is_marked
+from stream_osr.instances.blocks import Block, block_of
+from stream_osr.instances.embedding import flat, is_vector, stacked
+from stream_osr.instances.entries import LARGEST, is_index, is_marked
+from stream_osr.instances.kinds import Name
+from stream_osr.instances.labels import Label
 from stream_osr.instances.reading import (
     MISSING_NUMBERS,
     LabelKind,
@@ -25,8 +29,9 @@ from stream_osr.printable_text import brief
 from stream_osr.training.trained import TrainedModel
 
 from ..base import BadRecord, Record, Source
-from ..values import DecodeError, LabelType
-from .csv_source import CsvSource
+from ..values import DecodeError, LabelType, category
+from .columns import ColumnReader, Columns, converted
+from .csv_source import CsvSource, plain_numbers
 from .folder_source import FolderSource
 
 UNITS = "it is a row of units, or another second header: it has text in each numeric column"
@@ -73,6 +78,44 @@ class Survey(NamedTuple):
     def refused(self, record: BadRecord) -> BadRecord:
         """Return a record that could not be read. If it is the row of units, that is the reason."""
         return record._replace(reason=UNITS) if self.units is not None and record.position == self.units else record
+
+    def block(self, columns: Columns, texts: Collection[Name], but: str | None) -> tuple[Block, list[Label]] | None:
+        """Convert columns of the file for the model, with their labels (:meth:`ready`).
+
+        Parameters
+        ----------
+        columns
+            Columns.
+        texts
+            Features whose numbers are categories.
+        but
+            Name of a column that is no feature.
+
+        Returns
+        -------
+        The block and its labels. ``None``: the records must be converted one by one.
+        """
+        features: dict[str, Any] = {}
+        for name, values in columns.features.items():
+            tally = self.columns.get(name)
+            mixed, comma = name in self.mixed, tally is not None and tally.comma
+            if name in self.left_out or name == but:
+                continue
+            if not columns.cells:
+                numeric = not isinstance(values, list) or {int, float}.issuperset(map(type, values))
+                if mixed and name in self.numeric and not numeric:
+                    return None
+                features[name] = values
+            elif tally is not None and name not in self.numeric:
+                features[name] = [*map(category, values)]
+            elif (found := None if comma else numbers_of_cells(values, self.missing)) is None:
+                return None
+            else:
+                features[name] = found
+        texts = {*texts, *(self.mixed - self.numeric)}
+        block = block_of(features, columns.n, texts, written=columns.written)
+        labels = converted(columns.labels, lambda label: label_as(spelled_label(label), self.label_kind))
+        return None if block is None else (block, labels)
 
     def ready(self, record: Record) -> Record:
         """Convert a record of the file for the model: its label, and numbers in numeric columns.
@@ -151,8 +194,21 @@ def survey(
         tables.seek(None)
     tallies, kinds, labels = defaultdict[str, Tally](Tally), defaultdict[str, set[bool]](set), Counter[str]()
     indexes, first, lists = defaultdict[str, list[float]](list), None, dict[str, bool]()
-    for record in source:
+    for record in (reader := ColumnReader(source)):
         if isinstance(record, BadRecord):
+            continue
+        if isinstance(record, Columns):
+            if not all(map(_countable, record.features.values())):
+                reader.refuse(record)
+                continue
+            labels.update(converted(record.labels, spelled_label))
+            for name, values in record.features.items():
+                _count_column(name, values, tallies, kinds, missing, cells=record.cells)
+                if isinstance(values, list) and any(map(is_vector, values[:1])):
+                    lists[name] = True
+                if is_index(name, np.arange(2.0)):
+                    for value in values if isinstance(values, Sequence) else values.tolist():
+                        _follow_index({name: value}, indexes)
             continue
         if record.label is not None:
             labels[spelled_label(record.label)] += 1
@@ -190,19 +246,84 @@ def survey(
 
 
 def _count(
-    features: Mapping[str, object], tallies: dict[str, Tally], kinds: dict[str, set[bool]], missing: frozenset[str]
+    features: Mapping[str, object],
+    tallies: dict[str, Tally],
+    kinds: dict[str, set[bool]],
+    missing: frozenset[str],
+    count: int = 1,
 ) -> None:
     for name, value in features.items():
         if value is None or is_marked(value, missing):
             continue
         kinds[name].add(isinstance(value, str))
         if isinstance(value, str):
-            tallies[name].take(value)
+            tallies[name].take(value, count)
         elif isinstance(value, bool):
-            tallies[name].odd += 1
+            tallies[name].odd += count
         elif isinstance(value, int | float):
-            tallies[name].numbers += 1
-            tallies[name].broken += value % 1 != 0
+            tallies[name].numbers += count
+            tallies[name].broken += count * (value % 1 != 0)
+
+
+def numbers_of_cells(cells: Sequence[str], missing: frozenset[str]) -> np.ndarray | None:
+    """Convert the cells of a numeric column, NaN = missing. ``None``: they must be converted one by one.
+
+    >>> numbers_of_cells(["1.5", "", "NA", "-99"], frozenset({"-99"})), numbers_of_cells(["1,5"], frozenset())
+    (array([1.5, nan, nan, nan]), None)
+    """
+    found = plain_numbers(cells)
+    if found is None:
+        try:
+            values = [None if is_marked(cell, missing) else number(cell) for cell in cells]
+        except Unreadable:
+            return None
+        found = None if any("," in cell for cell in cells) else np.array(values, dtype=np.float64)
+    elif missing:
+        found[[is_marked(cell, missing) for cell in cells]] = np.nan
+    return found
+
+
+def _countable(values: Sequence[Any]) -> bool:
+    """Return whether the values of a column can be counted together."""
+    if any(map(is_vector, values[:1])):
+        return stacked(values) is not None
+    return not isinstance(values, list) or (math.inf not in values and -math.inf not in values)
+
+
+def _count_column(
+    name: str,
+    values: Sequence[Any],
+    tallies: dict[str, Tally],
+    kinds: dict[str, set[bool]],
+    missing: frozenset[str],
+    *,
+    cells: bool,
+) -> None:
+    """Count the values of a column. The result is that of :func:`_count` for each."""
+    if cells:
+        values = [*filter(str.strip, values)]
+    if any(map(is_vector, values[:1])):
+        kinds[name].add(False)
+    elif (numbers := None if missing else _numbers_of(values, cells=cells)) is None:
+        for (_, value), count in Counter(zip(map(type, values), values, strict=True)).items():
+            _count({name: value}, tallies, kinds, missing, count)
+    elif len(numbers):
+        kinds[name].add(cells)
+        tallies[name].numbers += len(numbers)
+        tallies[name].broken += int(np.count_nonzero(numbers % 1))
+
+
+def _numbers_of(values: Sequence[Any], *, cells: bool) -> np.ndarray | None:
+    """Return the numbers of a column. ``None``: other values are among them, or codes with zeros at the front."""
+    if cells:
+        numbers = plain_numbers(values)
+        whole = [] if numbers is None else np.flatnonzero(numbers % 1 == 0).tolist()
+        return None if any(values[at].lstrip("+-")[:1] == "0" != values[at] for at in whole) else numbers
+    if isinstance(values, np.ndarray):
+        return values[~np.isnan(values)]
+    if {int, float}.issuperset(map(type, values)) and not any(abs(value) > LARGEST for value in values):
+        return np.array(values, dtype=np.float64)
+    return None
 
 
 def _is_units(features: Mapping[str, object], numeric: Collection[str]) -> bool:

@@ -1,0 +1,138 @@
+"""Labelled records as columns: training reads blocks of records at once where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from ..base import BadRecord, Record, Source
+from ..json_fields import JsonFields
+from ..values import DecodeError, key_of, label_of_json, seconds
+
+MOST, LEAST = 4096, 64
+"""Largest and smallest number of records of a block."""
+
+SMALLER = 8
+"""Ratio between the sizes of two attempts at a block."""
+
+_PLAIN = frozenset((int, float, str, bool, list))
+"""Types of the values of a feature."""
+
+T = TypeVar("T")
+
+
+class Columns(NamedTuple):
+    """Records as columns.
+
+    Attributes
+    ----------
+    features
+        Values of each feature: the text of cells, or values as in :class:`stream_osr_connectors.base.Record`.
+    labels
+        Label of each record.
+    n
+        Number of records.
+    cells
+        Whether values are the text of cells, as in a CSV file.
+    written
+        Whether a record names the features that it has no value of.
+    """
+
+    features: Mapping[str, Sequence[Any]]
+    labels: Sequence[str | int | bool]
+    n: int
+    cells: bool = False
+    written: bool = False
+
+
+@runtime_checkable
+class ColumnSource(Protocol):
+    """A source that can also read several labelled records at once."""
+
+    def take_columns(self, most: int) -> Columns | None:
+        """Read at most so many of the next records. ``None``: the iterator must read the next record."""
+
+    def give_back(self) -> None:
+        """Return the records of the last :meth:`take_columns`, to be read again."""
+
+
+class ColumnReader(Iterator[Columns | Record | BadRecord]):
+    """Iterator over the records of a source, in blocks if the source and the caller can read them so.
+
+    The first record comes by itself. A block with an unusual record is divided, so that few records are read one by
+    one.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._columns = source if isinstance(source, ColumnSource) else None
+        self._most, self._singles = MOST, 1
+
+    def __next__(self) -> Columns | Record | BadRecord:
+        while self._columns is not None and not self._singles:
+            columns = self._columns.take_columns(self._most)
+            if columns is not None:
+                self._most = min(MOST, 2 * self._most)
+                return columns
+            self._divide()
+        self._singles = max(0, self._singles - 1)
+        return next(self._source)
+
+    def refuse(self, columns: Columns) -> None:
+        """Return the last block, which the caller cannot use."""
+        assert self._columns is not None
+        self._columns.give_back()
+        self._most = columns.n
+        self._divide()
+
+    def _divide(self) -> None:
+        if self._most > LEAST:
+            self._most = max(LEAST, self._most // SMALLER)
+        else:
+            self._singles = LEAST
+
+
+def converted(values: Sequence[Any], convert: Callable[[Any], T]) -> list[T]:
+    """Convert values, each distinct one once.
+
+    >>> converted(["1", "2", "1"], int)
+    [1, 2, 1]
+    """
+    found: dict[tuple[type, Any], T] = {}
+    for value in values:
+        key = type(value), value
+        if key not in found:
+            found[key] = convert(value)
+    return [found[type(value), value] for value in values]
+
+
+def columns_of(
+    table: Mapping[str, Sequence[Any]], n: int, fields: JsonFields, *, written: bool = False
+) -> Columns | None:
+    """Convert n rows with the same fields. ``None``: they must be converted one by one.
+
+    The values of a column are an array of numbers, or a list.
+    """
+    if "features" in table or fields.label is None or fields.label not in table:
+        return None
+    try:
+        labels = converted(table[fields.label], partial(label_of_json, kind=fields.label_type))
+        for name, convert in ((fields.key, key_of), (fields.time, seconds)):
+            converted(table.get(name or "", ()), convert)
+    except (DecodeError, TypeError):
+        return None
+    features = {}
+    for name in fields.features or (name for name in table if name not in fields.special):
+        values = table.get(name, ())
+        kinds = set(map(type, values)) if isinstance(values, list) else {float}
+        if fields.features is None and kinds.isdisjoint(_PLAIN):
+            continue
+        if not len(values) or not kinds <= (_PLAIN | {type(None)} if fields.features is None else _PLAIN):
+            return None
+        features[name] = values
+    return (
+        Columns(features, [label for label in labels if label is not None], n, written=written)
+        if (features and None not in labels)
+        else None
+    )

@@ -1,0 +1,146 @@
+"""Training on blocks of rows is the same as training row by row."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_osr import Input, Limits, OpenSetRecognizer
+from stream_osr.errors import InvalidFeature, InvalidLabel, StreamOSRError
+from stream_osr.stream import training_blocks
+from tests.tiers import examples
+
+COLOURS = ["red", "blue", " red", "NA", "", None, "5", "green"]
+
+
+def learnt(model: OpenSetRecognizer) -> tuple[Any, ...]:
+    """Return everything that training has stored."""
+    training = model.value.training
+    assert training is not None
+    kinds = training.features.kinds
+    counters = {name: n for name, n in model.counters.items() if n}
+    own = training.features.names, {**kinds.values}, kinds.undecided, kinds.fixed
+    return *(_plain(each) for each in training.as_state()), own, counters
+
+
+def _plain(value: Any) -> Any:
+    """Convert a value for comparisons, in which NaN equals NaN."""
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+
+
+def columns_of(draw: Any, n: int) -> dict[str, list[Any]]:
+    """Draw columns of several kinds, with missing values."""
+    number = st.sampled_from([0.0, 1.5, -2.0, 3.0, 7.25, -999.0])
+    kinds: dict[str, Any] = {
+        "plain": number,
+        "gaps": st.one_of(number, st.just(float("nan"))),
+        "late": st.just(float("nan")),
+        "text": st.sampled_from(COLOURS),
+        "codes": st.sampled_from([1, 2, 3]),
+        "flag": st.booleans(),
+    }
+    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, unique=True))
+    columns = {name: [draw(kinds[name]) for _ in range(n)] for name in chosen}
+    if "late" in columns:
+        for at in range(draw(st.integers(0, n)), n):
+            columns["late"][at] = draw(number)
+    return columns
+
+
+@examples(60)
+@given(st.data())
+def test_blocks_of_any_size_train_like_rows(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 40))
+    columns = columns_of(data.draw, n)
+    labels = [data.draw(st.sampled_from(["a", "b", "c"])) for _ in range(n)]
+    groups = data.draw(st.one_of(st.none(), st.lists(st.sampled_from(["p", "q", 3]), min_size=n, max_size=n)))
+    cuts = sorted({0, n, *data.draw(st.lists(st.integers(0, n), max_size=4))})
+    its: dict[str, Any] = {
+        "limits": Limits(max_training=7),
+        "categorical": ["codes"] if "codes" in columns else None,
+        "input": Input(missing=data.draw(st.sampled_from([None, ["-999"], ["red"]]))),
+    }
+    door = data.draw(st.sampled_from(["pandas", "polars", "dicts"]))
+    one, many = OpenSetRecognizer(seed=3, **its), OpenSetRecognizer(seed=3, **its)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for at, (x, y) in enumerate(zip(rows, labels, strict=True)):
+        one.learn_one(x, y, group=None if groups is None else groups[at])
+    for begin, end in pairwise(cuts):
+        part: Any = rows[begin:end]
+        if door == "pandas":
+            part = pd.DataFrame({name: pd.Series(its[begin:end], dtype=_dtype(its)) for name, its in columns.items()})
+        elif door == "polars":
+            part = pl.DataFrame({name: its[begin:end] for name, its in columns.items()}, strict=False)
+        many.learn_many(part, labels[begin:end], group=None if groups is None else groups[begin:end])
+    assert learnt(many) == learnt(one)
+
+
+def _dtype(values: list[Any]) -> Any:
+    return object if any(value is None or isinstance(value, str) for value in values) else None
+
+
+def frame(n: int = 200) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(5)
+    y = rng.integers(3, size=n)
+    X = pd.DataFrame(rng.normal(size=(n, 3)) + 5.0 * y[:, None], columns=["a", "b", "c"])
+    return X, pd.Series([f"k{each}" for each in y])
+
+
+def test_rows_of_a_frame_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = frame()
+    X["d"] = ["x", "y"] * 100
+    X.loc[5, "a"] = np.nan
+    read: list[int] = []
+    original = training_blocks.intake.read
+    monkeypatch.setattr(training_blocks.intake, "read", lambda *a, **k: read.append(a[5]) or original(*a, **k))
+    model = OpenSetRecognizer()
+    model.learn_many(X, y)
+    assert read == [0, 1]  # the first one has the features, the second a new value
+    assert len(model.value.training or ()) == 200
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "error"),
+    [("a", np.inf, InvalidFeature), ("a", 1e200, InvalidFeature), ("y", 1.5, InvalidLabel), ("y", " ", InvalidLabel)],
+)
+def test_a_wrong_row_is_named_and_nothing_is_learnt(column: str, value: object, error: type[StreamOSRError]) -> None:
+    X, y = frame()
+    model = OpenSetRecognizer()
+    model.learn_many(X, y)
+    before = learnt(model)
+    y = y.astype(object)
+    (X if column == "a" else y).loc[*((7, "a") if column == "a" else (7,))] = value
+    with pytest.raises(error, match=r"row 7"):
+        model.learn_many(X, y)
+    assert learnt(model)[:-1] == before[:-1]  # the refused row is counted
+
+
+def test_a_prediction_during_training_knows_all_classes() -> None:
+    X, y = frame()
+    model = OpenSetRecognizer(seed=2)
+    model.learn_many(X[:100], y[:100])
+    assert set(model.predict_many(X[:100])) <= {"k0", "k1", "k2", "unknown"}
+    model.learn_many(X[100:110] + 90.0, ["new"] * 10)  # fewer rows than before update the provisional model
+    assert "new" in model.predict_proba_one({"a": 95.0, "b": 95.0, "c": 95.0})
+    model.learn_many(X[110:], y[110:])
+    assert "new" in model.predict_proba_one({"a": 95.0, "b": 95.0, "c": 95.0})
+    assert model.value.trained is None  # a prediction changes nothing
+
+
+def test_predictions_do_not_change_the_trained_model() -> None:
+    X, y = frame()
+    quiet, watched = OpenSetRecognizer(seed=2), OpenSetRecognizer(seed=2)
+    quiet.learn_many(X, y)
+    for x, label in zip(X.to_dict("records"), y, strict=True):
+        watched.predict_proba_one(x)
+        watched.learn_one(x, label)
+    assert learnt(quiet) == learnt(watched)
