@@ -404,12 +404,12 @@ def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
 def test_training_that_cannot_begin_learns_nothing():
     model, rows = OpenSetRecognizer(model=ModelOptions(nu=2)), np.random.default_rng(0).normal(size=(4, 4))
     part = [dict(zip("abcd", row.tolist(), strict=True)) for row in rows]
-    learn_all(model, [(x, "left") for x in part[:3]])
+    learn_all(model, [(x, "left") for x in part])
     message = "nu is 2, but 3 whitened features need nu > 2. Leave nu=None or raise it"
-    for _ in range(3):  # with the fourth there are three directions
+    for call in (model.freeze, lambda: model.learn_one(part[3]), lambda: model.predict_one(part[3])):
         with refused(model, InvalidParameter, message):
-            model.learn_one(part[3], "left")
-    assert len(model.value.training) == 3
+            call()
+    assert len(model.value.training) == 4
     model = in_training(pca_components=5)
     with refused(model, InvalidParameter, "pca is 5"):  # in the middle of a table
         model.learn_many([{"a": i % 7.0, "b": i % 5.0} for i in range(30)], ["left"] * 20 + [None] * 10)
@@ -420,6 +420,7 @@ def test_epsilon_that_leaves_nothing_known():
     part = [({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left") for i in range(40)]
     with pytest.raises(InvalidParameter, match=r"epsilon is 0\.9, and every subclass has a smaller share .* Lower"):
         learn_all(model, part)
+        model.freeze()
 
 
 # Times and keys

@@ -32,11 +32,14 @@ class Block(NamedTuple):
         Number of rows.
     written
         Whether a row names the features that it has no value of.
+    widths
+        Fields of lists, and the length of each list.
     """
 
     columns: Mapping[Name, Column]
     n: int
     written: bool = True
+    widths: Mapping[str, int] = {}
 
     def record(self, at: int) -> dict[Name, object]:
         """Return a row as a record.
@@ -72,11 +75,13 @@ def block_of(
     True
     """
     out: dict[Any, Column] = {}
+    widths: dict[str, int] = {}
     for name, values in columns.items():
         if isinstance(values, list) and is_vector(next(iter(values), None)):
             rows = stacked(values)
             if rows is None or not isinstance(name, str) or not rows.shape[1]:
                 return None
+            widths[name] = rows.shape[1]
             new: dict[Any, Column] = dict(zip(names_of(name, rows.shape[1]), rows.T.astype(np.float64), strict=True))
         else:
             column = _column(values, as_text=name in texts)
@@ -90,7 +95,7 @@ def block_of(
     with np.errstate(invalid="ignore"):
         if any((np.abs(column) > LARGEST).any() for column in numbers):
             return None
-    return Block(out, n, written)
+    return Block(out, n, written, widths)
 
 
 def _column(values: Sequence[Any], *, as_text: bool) -> Column | None:

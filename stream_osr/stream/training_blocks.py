@@ -14,6 +14,7 @@ from stream_osr.errors import InvalidInstance, InvalidLabel
 from stream_osr.instances.blocks import Block, block_of_frame
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import CategoryValues, Name
+from stream_osr.instances.missing_values import is_missing
 from stream_osr.instances.reading import spelled
 from stream_osr.instances.tables import categorical_columns, column_values
 from stream_osr.instances.times_and_keys import group_of, keys_of, times_of
@@ -82,7 +83,7 @@ def learn_block(
     provisional model, or lacks a feature.
     """
     before = state.training
-    if before is None or before.features.kinds.left_out or not _all_named(before.features, block):
+    if before is None or before.features.kinds.left_out or not _fits(before.features, block):
         return None
     if state.trained is not None:
         seen = sum(before.seen)
@@ -96,8 +97,14 @@ def learn_block(
         return None
 
 
-def _all_named(features: Features, block: Block) -> bool:
-    return not block.written or block.columns.keys() >= {*features.names}
+def _fits(features: Features, block: Block) -> bool:
+    """Return whether a block has lists of the same lengths as the features, and names all of them."""
+    alike = all(features.widths.get(field, width) == width for field, width in block.widths.items())
+    return (
+        alike
+        and {*features.names}.isdisjoint(block.widths)
+        and (not block.written or block.columns.keys() >= {*features.names})
+    )
 
 
 class _Learner:
@@ -143,8 +150,10 @@ class _Learner:
         if new and self.block.written:
             end = at
         for name in (*new, *kinds.undecided):
+            lacks = is_missing if name in new else kinds.lacks
             if name in columns and end > at:
-                end = self._first_value(columns[name], at, end)
+                its = columns[name]
+                end = next((n for n in range(at, end) if not lacks(its[n])), end)
         X = np.full((end - at, len(features.names)), np.nan)
         for place, name in enumerate(features.names):
             column, values = columns.get(name), kinds.values.get(name)
@@ -160,26 +169,21 @@ class _Learner:
                 codes = _codes(values, column[at:end])
                 X[: len(codes), place] = codes
                 end = at + len(codes)
-        X = X[: end - at]
-        if len(self.markers):
-            numeric = [place for place, name in enumerate(features.names) if name not in kinds.values]
-            X[:, numeric] = np.where(np.isin(X[:, numeric], self.markers), np.nan, X[:, numeric])
-        return X
-
-    def _first_value(self, column: Any, at: int, end: int) -> int:
-        """Return the number of the first row with a value, or the end."""
-        lacks = self.training.features.kinds.lacks
-        return next((n for n in range(at, end) if not lacks(column[n])), end)
+        return X[: end - at]
 
     def _add(self, X: np.ndarray, at: int) -> bool:
         """Store rows with plain values. Return false if one must be refused or skipped."""
-        state, features, missing = self.state, self.training.features, np.isnan(X)
+        state, features, empty = self.state, self.training.features, np.isnan(X)
+        if len(self.markers):
+            numeric = np.array([name not in features.kinds.values for name in features.names], bool)
+            X = np.where(numeric & np.isin(X, self.markers), np.nan, X)
+        missing = np.isnan(X)
         count = int(missing.sum())
         if count and (state.parameters.on_missing != "impute" or state.parameters.absent == "zero"):
             return False
         labels = [self._label(label) for label in self.labels[at : at + len(X)]]
-        lacking = [features.names[place] for place in np.flatnonzero(missing.any(axis=0))]
-        written = lacking if self.block.written else ()
+        named = missing if self.block.written else missing & ~empty
+        written = [features.names[place] for place in np.flatnonzero(named.any(axis=0))]
         groups = None if self.groups is None else self.groups[at : at + len(X)]
         self.training.add(features, X, labels, written, groups)
         state.counters["missing"] += count

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from stream_osr_connectors.values import DecodeError, LabelType, category
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
     from stream_osr.parameters import Parameters
+    from stream_osr_connectors.files.account import Account
     from stream_osr_connectors.files.survey import Survey
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
@@ -97,7 +98,6 @@ def fit(given: FitOptions) -> None:
     """
     from stream_osr.instances.labels import doubtful  # slow to import, and --help does without
     from stream_osr_connectors.files.account import Account
-    from stream_osr_connectors.files.streams import OneStream
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
     output = _default_output() if given.output is None else given.output
@@ -118,29 +118,7 @@ def fit(given: FitOptions) -> None:
             dead = stack.enter_context(opened)
         phases = stack.enter_context(stream_summary.Phases(console))
         account = Account(model, counts, dead, stream_summary.complainer(console), reasons)
-        stream = OneStream(account)
-        show = phases.begin("reading")
-        for record in (reader := ColumnReader(source)):
-            if isinstance(record, Columns):
-                if learn_columns(model, record, found, given.group, labels):
-                    counts.update(read=record.n, labelled=record.n)
-                    show(counts["read"])
-                else:
-                    reader.refuse(record)
-                continue
-            counts["read"] += 1
-            show(counts["read"])
-            group = record.features.get(given.group) if isinstance(record, Record) and given.group else None
-            ready = _for_training(record, counts["read"], given, found)
-            if isinstance(ready, Record):
-                if ready.label == model.unknown:
-                    raise ConnectorError(
-                        f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
-                    )
-                labels[ready.label] += 1
-                stream.take(ready, group)
-            else:
-                account.refuse(ready, ready.reason)
+        learn_all(source, given, found, account, labels, phases.begin("reading"))
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         _refuse_lost_classes(file, found, labels, model)
@@ -160,7 +138,48 @@ def fit(given: FitOptions) -> None:
     console.say(f"features: {shown}", f"model saved to {output}")
 
 
-def learn_columns(
+def learn_all(
+    source: Source,
+    given: FitOptions,
+    found: Survey,
+    account: Account,
+    labels: Counter[Any],
+    show: Callable[[int], object] = lambda read: None,
+) -> None:
+    """Learn the records of a source, or set them aside, and count their labels.
+
+    Raises
+    ------
+    ConnectorError
+        If the label of unknown instances is a class of the table.
+    """
+    from stream_osr_connectors.files.streams import OneStream  # slow to import, and --help does without
+
+    model, counts, stream = account.model, account.totals, OneStream(account)
+    for record in (reader := ColumnReader(source)):
+        if isinstance(record, Columns):
+            if _learn_columns(model, record, found, given.group, labels):
+                counts.update(read=record.n, labelled=record.n)
+                show(counts["read"])
+            else:
+                reader.refuse(record)
+            continue
+        counts["read"] += 1
+        show(counts["read"])
+        group = record.features.get(given.group) if isinstance(record, Record) and given.group else None
+        ready = _for_training(record, counts["read"], given, found)
+        if isinstance(ready, BadRecord):
+            account.refuse(ready, ready.reason)
+            continue
+        if ready.label == model.unknown:
+            raise ConnectorError(
+                f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
+            )
+        labels[ready.label] += 1
+        stream.take(ready, group)
+
+
+def _learn_columns(
     model: OpenSetRecognizer, columns: Columns, found: Survey, group: str | None, labels: Counter[Any]
 ) -> bool:
     """Learn a block of records, and count their labels. Return false if they must be learnt one by one."""
@@ -175,7 +194,7 @@ def learn_columns(
     try:
         units = columns.features.get(group or "")
         groups = None if units is None else converted([*map(category, units)] if columns.cells else units, group_of)
-    except InvalidInstance:
+    except (InvalidInstance, TypeError):  # a list is no group
         return False
     learnt = learn_block(model.value, block, its, groups)
     if learnt is not None:

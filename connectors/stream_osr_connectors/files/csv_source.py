@@ -290,7 +290,7 @@ class CsvSource(LineSource):
                 ]
                 if len(labels) == len(self._taken):
                     features = {name: columns[self._places[name]] for name in self.feature_columns}
-                    return Columns(features, labels, len(labels), cells=True)
+                    return Columns(features, labels, len(labels), cells=True, written=True)
         except DecodeError:
             pass
         self.give_back()

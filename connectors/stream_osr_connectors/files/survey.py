@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.instances.blocks import Block, block_of
-from stream_osr.instances.embedding import flat, is_vector, stacked
+from stream_osr.instances.embedding import flat, stacked
 from stream_osr.instances.entries import LARGEST, is_index, is_marked
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import Label
@@ -204,7 +204,7 @@ def survey(
             labels.update(converted(record.labels, spelled_label))
             for name, values in record.features.items():
                 _count_column(name, values, tallies, kinds, missing, cells=record.cells)
-                if isinstance(values, list) and any(map(is_vector, values[:1])):
+                if _has_lists(values):
                     lists[name] = True
                 if is_index(name, np.arange(2.0)):
                     for value in values if isinstance(values, Sequence) else values.tolist():
@@ -285,9 +285,13 @@ def numbers_of_cells(cells: Sequence[str], missing: frozenset[str]) -> np.ndarra
 
 def _countable(values: Sequence[Any]) -> bool:
     """Return whether the values of a column can be counted together."""
-    if any(map(is_vector, values[:1])):
+    if _has_lists(values):
         return stacked(values) is not None
     return not isinstance(values, list) or (math.inf not in values and -math.inf not in values)
+
+
+def _has_lists(values: Sequence[Any]) -> bool:
+    return isinstance(values, list) and list in map(type, values)
 
 
 def _count_column(
@@ -302,7 +306,7 @@ def _count_column(
     """Count the values of a column. The result is that of :func:`_count` for each."""
     if cells:
         values = [*filter(str.strip, values)]
-    if any(map(is_vector, values[:1])):
+    if _has_lists(values):
         kinds[name].add(False)
     elif (numbers := None if missing else _numbers_of(values, cells=cells)) is None:
         for (_, value), count in Counter(zip(map(type, values), values, strict=True)).items():
