@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -26,8 +26,9 @@ from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.discovery.summaries import Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
+from stream_osr.instances.blocks import frame_matrix
 from stream_osr.instances.features import check_mapping
-from stream_osr.instances.tables import check_rows, frame_like, frame_matrix, frame_rows, ignored_columns, series_like
+from stream_osr.instances.tables import check_rows, frame_like, frame_rows, series_like
 from stream_osr.instances.times_and_keys import key_of, keys_of, time_of, times_of
 from stream_osr.parameters import Label, parameters
 from stream_osr.stream import intake, recognizer_state, state_changes, training_phase
@@ -258,17 +259,14 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _learn_frame(self, X: Any, y: Any, t: Any, key: Any, group: Any) -> None:
         state = self.value
-        if y is None and state.training is None and state.trained is not None:
-            features = state.trained.features
-            matrix = frame_matrix(X, features)
-            if matrix is not None:
-                rows, extra = matrix
-                with self._all_or_nothing():
-                    self.learn_rows(rows, t=t, key=key)
-                    if extra:
-                        state.counters["extra"] += extra * len(rows)
-                        self.value = recognizer_state.with_ignored(self.value, ignored_columns(X, features))
-                return
+        decides = y is None and state.training is None and state.trained is not None
+        if decides and (matrix := frame_matrix(X, self.trained.features)) is not None:
+            with self._all_or_nothing():
+                self.learn_rows(matrix[0], t=t, key=key)
+                if matrix[1]:
+                    state.counters["extra"] += len(matrix[1]) * len(matrix[0])
+                    self.value = recognizer_state.with_ignored(self.value, matrix[1])
+            return
         if (learnt := learn_frame(state, X, y, t, key, group)) is not None:
             self.value, self._provisional = learnt, None
             return
@@ -384,17 +382,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _go_on(self, state: recognizer_state.RecognizerState, output: BatchOutput) -> None:
         """Replace the present state by the next one, or change nothing if that fails."""
-        queues: list[deque[Any]] = [state.decisions, state.events]
-        sizes = [*map(len, queues)]
-        try:
-            state.decisions.extend(output.decisions)
-            state.events.extend(output.events)
-            self.value = state
-        except BaseException:
-            for queue, size in zip(queues, sizes, strict=True):
-                while len(queue) > size:
-                    queue.pop()
-            raise
+        recognizer_state.publish(state, output)
+        self.value = state
         state.counters.update(output.counts)
 
     # Training.
@@ -748,16 +737,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def _current(self) -> recognizer_state.RecognizerState:
-        """The state with a provisional model during training, which any thread may train.
-
-        Later instances update the model until they have doubled. The next prediction then trains another one.
-        """
+        """The state with a provisional model during training. It serves until the instances have doubled."""
         state, current = self.value, self._provisional
-        if state.training is None or state.trained is not None:
-            return state
-        if current is None:
-            self._provisional = current = training_phase.predicting(state)
-        return current
+        if state.training is not None and state.trained is None:
+            state = self._provisional = training_phase.predicting(state) if current is None else current
+        return state
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
         """Return the labels, and the probability of each for rows of shape (n, p), NaN = missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from typing import Any
 
@@ -144,3 +145,26 @@ def test_predictions_do_not_change_the_trained_model() -> None:
         watched.predict_proba_one(x)
         watched.learn_one(x, label)
     assert learnt(quiet) == learnt(watched)
+
+
+def test_a_thread_may_predict_while_another_one_trains() -> None:
+    X, y = frame(2000)
+    model, errors = OpenSetRecognizer(seed=2), list[BaseException]()
+    model.learn_many(X[:20], y[:20])
+    ended = threading.Event()
+
+    def predict() -> None:
+        try:
+            while not ended.is_set():
+                assert sum(model.predict_proba_one({"a": 0.0, "b": 0.0, "c": 0.0}).values()) == pytest.approx(1.0)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    for x, label in zip(X[20:].to_dict("records"), y[20:], strict=True):
+        model.learn_one(x, label)
+    ended.set()
+    thread.join()
+    assert not errors
+    assert len(model.value.training or ()) == 2000

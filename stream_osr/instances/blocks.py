@@ -9,10 +9,11 @@ import numpy as np
 
 from stream_osr.instances.embedding import is_vector, names_of, stacked
 from stream_osr.instances.entries import LARGEST
+from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.missing_values import is_missing, without_mask
 from stream_osr.instances.reading import spelled
-from stream_osr.instances.tables import data_frame, is_list_of_dicts
+from stream_osr.instances.tables import array_names, data_frame, ignored_columns, is_list_of_dicts
 
 Column: TypeAlias = np.ndarray | list[str | None]
 """Numbers, NaN = missing, shape (n,), or texts."""
@@ -120,11 +121,13 @@ def _column(values: Sequence[Any], *, as_text: bool) -> Column | None:
     return None
 
 
-def block_of_frame(X: Any, expected: Sequence[Name], texts: Collection[Name]) -> Block | None:
+def block_of_frame(
+    X: Any, expected: Sequence[Name], texts: Collection[Name] = (), only: Collection[Name] | None = None
+) -> Block | None:
     """Read a data frame, an array of two dimensions, or a list of dicts with the same names.
 
-    ``None``: the rows must be read one by one. ``expected`` are the features so far, and ``texts`` the columns whose
-    numbers are categories.
+    ``None``: the rows must be read one by one. ``expected`` are the features so far, ``texts`` the columns whose
+    numbers are categories, and ``only`` the columns to read of a data frame (default: all).
     """
     if isinstance(X, np.ndarray):
         if X.dtype.names or X.ndim != 2 or (expected and [*expected] != [*range(X.shape[1])]):
@@ -135,8 +138,34 @@ def block_of_frame(X: Any, expected: Sequence[Name], texts: Collection[Name]) ->
             return None
         return block_of({name: [x[name] for x in X] for name in X[0]}, len(X), texts)
     frame = data_frame(X)
-    columns = {name: _values(frame[:, at], as_text=name in texts) for at, name in enumerate(frame.columns)}
+    chosen = [(at, name) for at, name in enumerate(frame.columns) if only is None or name in only]
+    columns = {name: _values(frame[:, at], as_text=name in texts) for at, name in chosen}
     return block_of(columns, len(frame), texts)
+
+
+def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, list[Name]] | None:
+    """Read a whole data frame or array at once, if all values are plain finite numbers.
+
+    Otherwise return ``None``, and read it row by row.
+
+    Returns
+    -------
+    Rows of shape (n, p) in the order of the features, and the columns that are not features.
+    """
+    if isinstance(X, np.ndarray) and not X.dtype.names:
+        array_names(X, features.names)
+    if not features.names or not features.takes_rows or is_list_of_dicts(X):
+        return None
+    try:
+        block = block_of_frame(X, features.names, (), {*features.names, *features.widths})
+    except (TypeError, ValueError):
+        return None
+    columns = [] if block is None else [block.columns.get(name) for name in features.names]
+    if block is None or any(features.widths[field] != width for field, width in block.widths.items()):
+        return None
+    numbers = [column for column in columns if isinstance(column, np.ndarray) and np.isfinite(column).all()]
+    rows = np.column_stack(numbers) if len(numbers) == len(columns) else None
+    return None if rows is None else (rows, ignored_columns(X, features))
 
 
 def _values(column: Any, *, as_text: bool) -> Sequence[Any]:

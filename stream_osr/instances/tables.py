@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.instances.embedding import names_of, stacked
 from stream_osr.instances.entries import LARGEST, is_marked, number_of
 from stream_osr.instances.features import _PLAIN, Features
 from stream_osr.instances.kinds import Name
@@ -171,53 +170,6 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
         value = None if np.isnan(rows[at, column]) else rows[at, column].item()
         raise InvalidFeature(names[column], value, "it is missing. Use learn_one for such instances", at)
     return rows
-
-
-def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
-    """Read a whole data frame or array at once, if all values are plain finite numbers.
-
-    Otherwise return ``None``, and read it row by row.
-
-    Returns
-    -------
-    Rows of shape (n, p) in the order of the features, and the number of columns that are not features.
-    """
-    if isinstance(X, np.ndarray) and X.dtype.names:
-        return None
-    if isinstance(X, np.ndarray):
-        array_names(X, features.names)
-        return _finite(without_mask(X)) if features.takes_rows else None
-    try:
-        frame = data_frame(X)
-    except (TypeError, ValueError):
-        return None
-    place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    if not features.names or not features.takes_rows:
-        return None
-    lists: dict[Name, np.ndarray] = {}
-    if any(name not in place for name in features.names):
-        for field, width in features.widths.items():
-            rows = stacked(frame[:, place.pop(field)].to_list()) if field in place else np.empty((0, width))
-            if rows is None or rows.shape[1] != width:
-                return None
-            lists |= zip(names_of(field, width), rows.T, strict=True) if len(rows) else ()
-        names = {*features.names}
-        if not lists.keys() <= names <= place.keys() | lists.keys() or not place.keys().isdisjoint(lists):
-            return None
-    columns: list[np.ndarray] = [
-        lists[name] if name in lists else np.asarray(frame[:, place[name]].to_numpy()) for name in features.names
-    ]
-    if any(column.dtype.kind not in "fiu" for column in columns):
-        return None
-    return _finite(np.column_stack(columns), len(place) + len(lists) - len(features.names))
-
-
-def _finite(rows: np.ndarray, extra: int = 0) -> tuple[np.ndarray, int] | None:
-    """Return rows as 64-bit floats and the number of further columns, if all values are usable numbers."""
-    if rows.dtype.kind not in "fiu":
-        return None
-    rows = rows.astype(np.float64)
-    return (rows, extra) if (np.abs(rows) <= LARGEST).all() else None
 
 
 def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarray, Sequence[int]]:

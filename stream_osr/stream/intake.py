@@ -11,10 +11,11 @@ import numpy as np
 
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
 from stream_osr.instances.absent import absent_as_zero
+from stream_osr.instances.blocks import frame_matrix
 from stream_osr.instances.features import FeatureRow, Features, check_mapping
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.labels import check_label, spelled_alike
-from stream_osr.instances.tables import categorical_columns, column_values, frame_matrix, frame_rows, split_columns
+from stream_osr.instances.tables import categorical_columns, column_values, frame_rows, split_columns
 from stream_osr.instances.times_and_keys import group_of, key_of, time_of
 from stream_osr.parameters import Label
 from stream_osr.printable_text import typed

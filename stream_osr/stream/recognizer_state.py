@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -238,6 +239,20 @@ def close(
     its = {"attempt": True} if attempt else {"release": release}
     stream, output = close_arrivals(state.trained, state.stream, arrived, now, state.parameters, **its)
     return replace(state, stream=stream, buffer=[], evidence=later), output
+
+
+def publish(state: RecognizerState, output: BatchOutput) -> None:
+    """Add decisions and events to the queues of a state, or change nothing if that fails."""
+    queues: list[deque[Any]] = [state.decisions, state.events]
+    sizes = [*map(len, queues)]
+    try:
+        state.decisions.extend(output.decisions)
+        state.events.extend(output.events)
+    except BaseException:
+        for queue, size in zip(queues, sizes, strict=True):
+            while len(queue) > size:
+                queue.pop()
+        raise
 
 
 def set_aside(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ..base import BadRecord, Record, Source
 from ..json_fields import JsonFields
 from ..values import DecodeError, key_of, label_of_json, seconds
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST, LEAST = 4096, 64
 """Largest and smallest number of records of a block."""
@@ -18,6 +21,9 @@ SMALLER = 8
 
 _PLAIN = frozenset((int, float, str, bool, list))
 """Types of the values of a feature."""
+
+OF_NUMBERS = "+-.0123456789Ee"
+"""Characters of a number in which ``float`` and :func:`stream_osr.instances.reading.number` agree."""
 
 T = TypeVar("T")
 
@@ -136,3 +142,20 @@ def columns_of(
         if (features and None not in labels)
         else None
     )
+
+
+def plain_numbers(cells: Sequence[str]) -> np.ndarray | None:
+    """Convert cells to finite numbers. ``None``: a cell needs more than ``float``.
+
+    >>> plain_numbers(["1.5", "2"]), plain_numbers(["1.5", "NA"]), plain_numbers(["1", ""])
+    (array([1.5, 2. ]), None, None)
+    """
+    import numpy as np  # slow to import
+
+    if "".join(cells).encode().translate(None, OF_NUMBERS.encode()):
+        return None
+    try:
+        values = np.array([*map(float, cells)])
+    except ValueError:  # an empty cell, for example
+        return None
+    return values if np.isfinite(values).all() else None

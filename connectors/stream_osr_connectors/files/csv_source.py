@@ -22,13 +22,11 @@ from stream_osr.printable_text import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
-from .columns import Columns, converted
+from .columns import OF_NUMBERS, Columns, converted, plain_numbers
 from .line_source import LineReader, LineSource, Rows, TextLine, raw_text
 from .read_options import ReadOptions, what_there_is
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from stream_osr.instances.kinds import Name
 
 _MAX_LINES = 1000
@@ -36,27 +34,7 @@ _MAX_LINES = 1000
 
 _FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
-_OF_NUMBERS = "+-.0123456789Ee"
-"""Characters of a number in which ``float`` and :func:`stream_osr.instances.reading.number` agree."""
-
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-
-def plain_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """Convert cells to finite numbers. ``None``: a cell needs more than ``float``.
-
-    >>> plain_numbers(["1.5", "2"]), plain_numbers(["1.5", "NA"]), plain_numbers(["1", ""])
-    (array([1.5, 2. ]), None, None)
-    """
-    import numpy as np  # slow to import
-
-    if "".join(cells).encode().translate(None, _OF_NUMBERS.encode()):
-        return None
-    try:
-        values = np.array([*map(float, cells)])
-    except ValueError:  # an empty cell, for example
-        return None
-    return values if np.isfinite(values).all() else None
 
 
 class RowReader(Iterator[list[str]]):
@@ -279,15 +257,13 @@ class CsvSource(LineSource):
 
     def take_columns(self, most: int) -> Columns | None:
         """Read the next records as columns of cells (:class:`.columns.ColumnSource`)."""
-        fields, self._taken = self._fields, self._lines.several(most, again=True)
-        columns = None if self._padded or fields.label is None else self._columns_of(self._taken)
+        label, time, self._taken = self._fields.label, self._fields.time, self._lines.several(most, again=True)
+        columns = None if self._padded or label is None else self._columns_of(self._taken)
         try:
-            if columns is not None and fields.label is not None:
-                _ = fields.time and converted(columns[self._places[fields.time]], seconds)
-                read = partial(label_of_text, kind=fields.label_type)
-                labels = [
-                    label for label in converted(columns[self._places[fields.label]], read) if label is not None
-                ]
+            if columns is not None and label is not None:
+                _ = time and converted(columns[self._places[time]], seconds)
+                read = partial(label_of_text, kind=self._fields.label_type)
+                labels = [each for each in converted(columns[self._places[label]], read) if each is not None]
                 if len(labels) == len(self._taken):
                     features = {name: columns[self._places[name]] for name in self.feature_columns}
                     return Columns(features, labels, len(labels), cells=True, written=True)
@@ -359,7 +335,7 @@ class CsvSource(LineSource):
     def _plain_numbers(self, row: list[str]) -> dict[str, float] | None:
         """Read the features of a row at once. ``None``: they need more than ``float``."""
         cells = [] if self.categorical else [row[place] for place in self._feature_places]
-        if "".join(cells).strip(_OF_NUMBERS):
+        if "".join(cells).strip(OF_NUMBERS):
             return None
         try:
             values = [*map(float, cells)]

@@ -30,8 +30,8 @@ from stream_osr.training.trained import TrainedModel
 
 from ..base import BadRecord, Record, Source
 from ..values import DecodeError, LabelType, category
-from .columns import ColumnReader, Columns, converted
-from .csv_source import CsvSource, plain_numbers
+from .columns import ColumnReader, Columns, converted, plain_numbers
+from .csv_source import CsvSource
 from .folder_source import FolderSource
 
 UNITS = "it is a row of units, or another second header: it has text in each numeric column"
