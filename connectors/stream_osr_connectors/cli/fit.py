@@ -193,7 +193,7 @@ def _learn_columns(
     block, its = ready
     try:
         units = columns.features.get(group or "")
-        groups = None if units is None else converted([*map(category, units)] if columns.cells else units, group_of)
+        groups = None if units is None else converted([*map(category, units)] if columns.as_text else units, group_of)
     except (InvalidInstance, TypeError):  # a list is no group
         return False
     learnt = learn_block(model.value, block, its, groups)

@@ -34,13 +34,13 @@ class Columns(NamedTuple):
     Attributes
     ----------
     features
-        Values of each feature: the text of cells, or values as in :class:`stream_osr_connectors.base.Record`.
+        Values of each feature: texts of fields, or values as in :class:`stream_osr_connectors.base.Record`.
     labels
         Label of each record.
     n
         Number of records.
-    cells
-        Whether values are the text of cells, as in a CSV file.
+    as_text
+        Whether values are texts, as in a CSV file.
     written
         Whether a record names the features that it has no value of.
     """
@@ -48,7 +48,7 @@ class Columns(NamedTuple):
     features: Mapping[str, Sequence[Any]]
     labels: Sequence[str | int | bool]
     n: int
-    cells: bool = False
+    as_text: bool = False
     written: bool = False
 
 
@@ -57,7 +57,7 @@ class ColumnSource(Protocol):
     """A source that can also read several labelled records at once."""
 
     def take_columns(self, most: int) -> Columns | None:
-        """Read at most so many of the next records. ``None``: the iterator must read the next record."""
+        """Read the next records, at most ``most``. ``None``: the iterator must read the next record."""
 
     def give_back(self) -> None:
         """Return the records of the last :meth:`take_columns`, to be read again."""
@@ -144,18 +144,18 @@ def columns_of(
     )
 
 
-def plain_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """Convert cells to finite numbers. ``None``: a cell needs more than ``float``.
+def plain_numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """Convert texts to finite numbers. ``None``: a text needs more than ``float``.
 
     >>> plain_numbers(["1.5", "2"]), plain_numbers(["1.5", "NA"]), plain_numbers(["1", ""])
     (array([1.5, 2. ]), None, None)
     """
     import numpy as np  # slow to import
 
-    if "".join(cells).encode().translate(None, OF_NUMBERS.encode()):
+    if "".join(texts).encode().translate(None, OF_NUMBERS.encode()):
         return None
     try:
-        values = np.array([*map(float, cells)])
-    except ValueError:  # an empty cell, for example
+        values = np.array([*map(float, texts)])
+    except ValueError:  # an empty field, for example
         return None
     return values if np.isfinite(values).all() else None

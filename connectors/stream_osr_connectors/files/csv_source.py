@@ -256,7 +256,7 @@ class CsvSource(LineSource):
         return rows
 
     def take_columns(self, most: int) -> Columns | None:
-        """Read the next records as columns of cells (:class:`.columns.ColumnSource`)."""
+        """Read the next records as columns of text (:class:`.columns.ColumnSource`)."""
         label, time, self._taken = self._fields.label, self._fields.time, self._lines.several(most, again=True)
         columns = None if self._padded or label is None else self._columns_of(self._taken)
         try:
@@ -266,7 +266,7 @@ class CsvSource(LineSource):
                 labels = [each for each in converted(columns[self._places[label]], read) if each is not None]
                 if len(labels) == len(self._taken):
                     features = {name: columns[self._places[name]] for name in self.feature_columns}
-                    return Columns(features, labels, len(labels), cells=True, written=True)
+                    return Columns(features, labels, len(labels), as_text=True, written=True)
         except DecodeError:
             pass
         self.give_back()
@@ -294,7 +294,7 @@ class CsvSource(LineSource):
         return Rows(np.array(values).T, keys, times, lines, position, self._ignored)
 
     def _columns_of(self, lines: list[TextLine]) -> list[tuple[str, ...]] | None:
-        """Divide lines into the cells of each column. ``None``: a line must be read by itself."""
+        """Divide lines into the fields of each column. ``None``: a line must be read by itself."""
         longest = csv.field_size_limit()
         if not lines or any(line.dropped or len(line.data) > longest for line in lines):
             return None

@@ -101,14 +101,14 @@ class Survey(NamedTuple):
             mixed, comma = name in self.mixed, tally is not None and tally.comma
             if name in self.left_out or name == but:
                 continue
-            if not columns.cells:
+            if not columns.as_text:
                 numeric = not isinstance(values, list) or {int, float}.issuperset(map(type, values))
                 if mixed and name in self.numeric and not numeric:
                     return None
                 features[name] = values
             elif tally is not None and name not in self.numeric:
                 features[name] = [*map(category, values)]
-            elif (found := None if comma else numbers_of_cells(values, self.missing)) is None:
+            elif (found := None if comma else numbers_of_texts(values, self.missing)) is None:
                 return None
             else:
                 features[name] = found
@@ -203,7 +203,7 @@ def survey(
                 continue
             labels.update(converted(record.labels, spelled_label))
             for name, values in record.features.items():
-                _count_column(name, values, tallies, kinds, missing, cells=record.cells)
+                _count_column(name, values, tallies, kinds, missing, as_text=record.as_text)
                 if _has_lists(values):
                     lists[name] = True
                 if is_index(name, np.arange(2.0)):
@@ -265,21 +265,21 @@ def _count(
             tallies[name].broken += count * (value % 1 != 0)
 
 
-def numbers_of_cells(cells: Sequence[str], missing: frozenset[str]) -> np.ndarray | None:
-    """Convert the cells of a numeric column, NaN = missing. ``None``: they must be converted one by one.
+def numbers_of_texts(texts: Sequence[str], missing: frozenset[str]) -> np.ndarray | None:
+    """Convert the texts of a numeric column, NaN = missing. ``None``: they must be converted one by one.
 
-    >>> numbers_of_cells(["1.5", "", "NA", "-99"], frozenset({"-99"})), numbers_of_cells(["1,5"], frozenset())
+    >>> numbers_of_texts(["1.5", "", "NA", "-99"], frozenset({"-99"})), numbers_of_texts(["1,5"], frozenset())
     (array([1.5, nan, nan, nan]), None)
     """
-    found = plain_numbers(cells)
+    found = plain_numbers(texts)
     if found is None:
         try:
-            values = [None if is_marked(cell, missing) else number(cell) for cell in cells]
+            values = [None if is_marked(text, missing) else number(text) for text in texts]
         except Unreadable:
             return None
-        found = None if any("," in cell for cell in cells) else np.array(values, dtype=np.float64)
+        found = None if any("," in text for text in texts) else np.array(values, dtype=np.float64)
     elif missing:
-        found[[is_marked(cell, missing) for cell in cells]] = np.nan
+        found[[is_marked(text, missing) for text in texts]] = np.nan
     return found
 
 
@@ -301,25 +301,25 @@ def _count_column(
     kinds: dict[str, set[bool]],
     missing: frozenset[str],
     *,
-    cells: bool,
+    as_text: bool,
 ) -> None:
     """Count the values of a column. The result is that of :func:`_count` for each."""
-    if cells:
+    if as_text:
         values = [*filter(str.strip, values)]
     if _has_lists(values):
         kinds[name].add(False)
-    elif (numbers := None if missing else _numbers_of(values, cells=cells)) is None:
+    elif (numbers := None if missing else _numbers_of(values, as_text=as_text)) is None:
         for (_, value), count in Counter(zip(map(type, values), values, strict=True)).items():
             _count({name: value}, tallies, kinds, missing, count)
     elif len(numbers):
-        kinds[name].add(cells)
+        kinds[name].add(as_text)
         tallies[name].numbers += len(numbers)
         tallies[name].broken += int(np.count_nonzero(numbers % 1))
 
 
-def _numbers_of(values: Sequence[Any], *, cells: bool) -> np.ndarray | None:
+def _numbers_of(values: Sequence[Any], *, as_text: bool) -> np.ndarray | None:
     """Return the numbers of a column. ``None``: other values are among them, or codes with zeros at the front."""
-    if cells:
+    if as_text:
         numbers = plain_numbers(values)
         whole = [] if numbers is None else np.flatnonzero(numbers % 1 == 0).tolist()
         return None if any(values[at].lstrip("+-")[:1] == "0" != values[at] for at in whole) else numbers
