@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -48,6 +49,7 @@ def columns_of(draw: Any, n: int) -> dict[str, list[Any]]:
         "text": st.sampled_from(COLOURS),
         "codes": st.sampled_from([1, 2, 3]),
         "flag": st.booleans(),
+        "when": st.sampled_from([datetime(2026, 1, 2), datetime(2026, 5, 6), None]),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, unique=True))
     columns = {name: [draw(kinds[name]) for _ in range(n)] for name in chosen}
@@ -86,7 +88,7 @@ def test_blocks_of_any_size_train_like_rows(data: st.DataObject) -> None:
 
 
 def _dtype(values: list[Any]) -> Any:
-    return object if any(value is None or isinstance(value, str) for value in values) else None
+    return object if any(value is None or isinstance(value, str | datetime) for value in values) else None
 
 
 def frame(n: int = 200) -> tuple[pd.DataFrame, pd.Series]:

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stream_osr.instances.embedding import is_vector, names_of, stacked
-from stream_osr.instances.entries import LARGEST
+from stream_osr.instances.entries import LARGEST, TIMES
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import Name
 from stream_osr.instances.missing_values import is_missing, without_mask
 from stream_osr.instances.reading import spelled
 from stream_osr.instances.tables import array_names, data_frame, ignored_columns, is_list_of_dicts
 
-Column: TypeAlias = np.ndarray | list[str | None]
-"""Numbers, NaN = missing, shape (n,), or texts."""
+Column: TypeAlias = np.ndarray | list[Any]
+"""Numbers, NaN = missing, shape (n,), or texts, or times."""
 
 _NUMBERS = frozenset((float, int))
 _EMPTY = frozenset((type(None),))
@@ -118,7 +118,7 @@ def _column(values: Sequence[Any], *, as_text: bool) -> Column | None:
         return texts if float not in kinds or not any(type(each) is float for each in texts) else None
     if kinds <= {bool, type(None)}:
         return [None if value is None else spelled(value) for value in values]
-    return None
+    return [*values] if all(isinstance(value, TIMES) or is_missing(value) for value in values) else None
 
 
 def block_of_frame(

@@ -106,8 +106,8 @@ class Features:
         InvalidFeature
             If a value cannot be one of a category.
         """
-        new = [name for name in x if name not in self._expected]
         kinds = self.kinds
+        new = [name for name in x if name not in self._expected and name not in kinds.left_out]
         if new or kinds.values or kinds.undecided:
             kinds = kinds.extended(x, new, declared)
             new = [name for name in new if name not in kinds.left_out]

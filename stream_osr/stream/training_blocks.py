@@ -83,7 +83,7 @@ def learn_block(
     provisional model, or lacks a feature.
     """
     before = state.training
-    if before is None or before.features.kinds.left_out or not _fits(before.features, block):
+    if before is None or not _fits(before.features, block):
         return None
     if state.trained is not None:
         seen = sum(before.seen)
@@ -135,7 +135,7 @@ class _Learner:
                 return False
             at += len(X)
             if at < end:
-                if not self._add_one(at) or self.training.features.kinds.left_out:
+                if not self._add_one(at):
                     return False
                 at += 1
         return True
@@ -146,7 +146,10 @@ class _Learner:
         ``None``: the rows must be learnt one by one.
         """
         features, columns = self.training.features, self.block.columns
-        kinds, new = features.kinds, [name for name in columns if name not in self.training.places]
+        kinds = features.kinds
+        new = [name for name in columns if name not in self.training.places and name not in kinds.left_out]
+        if not kinds.left_out.keys().isdisjoint(features.names):
+            return None
         if new and self.block.written:
             end = at
         for name in (*new, *kinds.undecided):
@@ -173,7 +176,7 @@ class _Learner:
 
     def _add(self, X: np.ndarray, at: int) -> bool:
         """Store rows with plain values. Return false if one must be refused or skipped."""
-        state, features, empty = self.state, self.training.features, np.isnan(X)
+        state, columns, features, empty = self.state, self.block.columns, self.training.features, np.isnan(X)
         if len(self.markers):
             numeric = np.array([name not in features.kinds.values for name in features.names], bool)
             X = np.where(numeric & np.isin(X, self.markers), np.nan, X)
@@ -186,8 +189,9 @@ class _Learner:
         written = [features.names[place] for place in np.flatnonzero(named.any(axis=0))]
         groups = None if self.groups is None else self.groups[at : at + len(X)]
         self.training.add(features, X, labels, written, groups)
-        state.counters["missing"] += count
-        state.counters["bad_rows"] += int(missing.any(axis=1).sum())
+        others = [column[at : at + len(X)] for name, column in columns.items() if name in features.kinds.left_out]
+        extra = sum(self.block.written or not is_missing(value) for column in others for value in column)
+        state.counters.update(missing=count, bad_rows=int(missing.any(axis=1).sum()), extra=extra)
         return True
 
     def _label(self, label: Any) -> Label:
