@@ -309,7 +309,8 @@ def _count_column(
     if _has_lists(values):
         kinds[name].add(False)
     elif (numbers := None if missing else _numbers_of(values, as_text=as_text)) is None:
-        for (_, value), count in Counter(zip(map(type, values), values, strict=True)).items():
+        plain = values.tolist() if isinstance(values, np.ndarray) else values
+        for (_, value), count in Counter(zip(map(type, plain), plain, strict=True)).items():
             _count({name: value}, tallies, kinds, missing, count)
     elif len(numbers):
         kinds[name].add(as_text)
