@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import numpy as np
+from scipy.stats import chi2
 
 from stream_osr.instances.features import Features
 from stream_osr.training.training_set import TrainingSet
@@ -58,3 +59,18 @@ def test_a_copy_goes_its_own_way():
     assert max(check(training, labels)) == 99
     training.add(Features(("at", "other")), np.array([[100, 0.0]]), ["rare"])
     assert max(check(training, [*labels, "rare"])) == 100
+
+
+def test_each_row_is_as_likely_to_stay_whatever_the_blocks():
+    stayed, features, X = np.zeros(600), Features(("at",)), np.arange(600.0)[:, None]
+    for seed in range(300):
+        whole, parts = TrainingSet(40, seed), TrainingSet(40, seed)
+        whole.add(features, X, ["left"] * 600)
+        for begin in range(0, 600, 97):
+            parts.add(features, X[begin : begin + 97], ["left"] * len(X[begin : begin + 97]))
+        arrived = [row.arrived for row in whole.rows[0]]
+        assert arrived == [row.arrived for row in parts.rows[0]]
+        stayed[arrived] += 1
+    expected = 300 * 40 / 600
+    assert chi2.sf(((stayed - expected) ** 2).sum() / (expected * (1 - 40 / 600)), 599) > 1e-3
+    assert abs(stayed[:100].mean() - stayed[-100:].mean()) < 4 * np.sqrt(2 * expected / 100)
