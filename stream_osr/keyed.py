@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -107,7 +108,6 @@ class Keyed(AwakeRecognizers):
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             store = FolderStore(folder, durable=False)
         super().__init__(trained, memory, store, arguments)
-        self._streams: dict[str, KeyStream] = {}
         self._decisions: deque[tuple[str, Decision]] = deque()
         self._events: deque[tuple[str, Event]] = deque()
 
@@ -265,8 +265,7 @@ class Keyed(AwakeRecognizers):
 
     def set_min_probability(self, value: float) -> None:
         """Set the least probability of a known label for all keys (:meth:`OpenSetRecognizer.set_min_probability`)."""
-        self._arguments = {**self._arguments, "min_probability": value}
-        self._parameters = self._new().value.parameters
+        self._set_arguments({**self._arguments, "min_probability": value})
         for by in [*self._awake]:
             self[by].set_min_probability(value)
 
@@ -284,6 +283,7 @@ class Keyed(AwakeRecognizers):
         InvalidParameter, InvalidLabel
             If the new model cannot continue a stream. The streams of earlier keys are then carried over already.
         """
+        self._positions = earlier._positions = count(max(next(self._positions), next(earlier._positions)))
         for by in [*earlier]:
             ended, stream = earlier._streams[by], KeyStream()
             model = self._wake(by, stream)
@@ -307,23 +307,23 @@ class Keyed(AwakeRecognizers):
 
         Returns
         -------
-        Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 7): position of the stored recognizer (-1
-        for none), rows of the unfinished micro-batch, and numbers of rows that wait, of instances, of decisions, of
-        *unknown* among them, and of subclasses. ``begun``, the times of the micro-batches. ``rows``, ``times`` and
-        ``keys`` of the rows that wait.
+        Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 8): position of the stored recognizer (-1
+        for none), rows of the unfinished micro-batch, numbers of rows that wait, of instances, of decisions, of
+        *unknown* among them, and of subclasses, and place among the recognizers that were stored together.
+        ``begun``, the times of the micro-batches. ``rows``, ``times`` and ``keys`` of the rows that wait.
         """
         if self._decisions or self._events:
             raise PersistenceError("decisions or events wait. Drain them before the state is saved")
-        for by, stream in self._awake.items():
-            self._put(by, stream)
+        self._put(self._awake.values())
+        self._gather()
         return as_columns(self._streams, len(self.trained.names))
 
     def saved(self) -> None:
         """Delete the stored recognizers that the last :meth:`as_state` does not name, because that is saved now."""
-        named = {stream.stored for stream in self._streams.values() if stream.stored is not None}
-        for state in self._kept - named:
+        self._members = +self._members
+        for state in self._kept - self._members.keys():
             self._store.drop(state)
-        self._kept = named
+        self._kept = {*self._members}
 
     def resume(self, state: Mapping[str, Any] | None) -> None:
         """Continue from a state of :meth:`as_state` with the same store, or begin with ``None``.
@@ -336,9 +336,10 @@ class Keyed(AwakeRecognizers):
             If the state contradicts itself.
         """
         self._kept = {*self._store.states()}
-        self._first_position = 1 + max((each.position for each in self._kept), default=-1)
+        self._positions = count(1 + max((each.position for each in self._kept), default=-1))
         if state is not None:
             self._streams.update(from_columns(state, len(self.trained.names)))
+            self._members.update(each.stored for each in self._streams.values() if each.stored is not None)
 
     def _collect(self, by: str, stream: KeyStream) -> None:
         """Take what a recognizer has decided, and note what is needed while it sleeps."""

@@ -964,11 +964,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         ------
         NotTrained
             If the recognizer is not trained yet.
-        RefusedState
-            If the state could not be read again.
         """
         trained = self.value.running[0]
-        return to_bytes(kind_over(trained), content_of(self, self.value), Surroundings.of(trained))
+        return to_bytes(kind_over(trained), content_of(self, self.value), Surroundings.of(trained), checked=False)
 
     @classmethod
     def from_state_bytes(cls, trained: TrainedModel, data: bytes, name: str = "the data") -> Self:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ import pytest
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError
-from stream_osr.support.state_store import FolderStore
+from stream_osr.keys.key_streams import stored_name
+from stream_osr.support.state_store import FolderStore, StoredState
 from tests.blobs import ended, fitted, further, stream_part
 
 ARGUMENTS = grouped(batch_size=16, chains=2, sweeps=3)
@@ -197,7 +201,8 @@ def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
         keyed.as_state()
         assert keyed.stored == again >= before, "recognizers that have not changed are not stored again"
         keyed.saved()
-        assert len(store.states()) == (state["counts"][:, 0] >= 0).sum()
+        positions = state["counts"][:, 0]
+        assert {each.position for each in store.states()} == {*positions[positions >= 0].tolist()}
         out = [old + new for old, new in zip(out, kept, strict=True)]
     keyed.flush()
     out = [out[0] + list(keyed.drain()), out[1] + list(keyed.drain_events())]
@@ -206,6 +211,138 @@ def test_a_process_that_ends_at_any_moment_resumes_from_the_last_saved_state(
         for by, each in out[kind]:
             found[by][kind].append(each)
     assert found == each_alone(500, *arguments)
+
+
+class Killed(Exception):
+    """The end of a process."""
+
+
+class FatalStore(FolderStore):
+    """A store whose process ends at one of its changes."""
+
+    left = -1
+
+    def put(self, state: StoredState, data: bytes) -> None:
+        self.count()
+        super().put(state, data)
+
+    def drop(self, state: StoredState) -> None:
+        self.count()
+        super().drop(state)
+
+    def count(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise Killed
+
+
+def test_a_process_that_ends_between_two_changes_of_the_store_resumes(trained: TrainedModel, tmp_path: Path) -> None:
+    part, every = rows(800, keys=20), {**ARGUMENTS, **grouped(chains=1)}
+    Saved = tuple[int, dict[str, Any] | None, list[Any]]
+
+    def go_on(store: FolderStore, saved: list[Saved], ends: Iterable[int]) -> None:
+        keyed = Keyed(trained, memory=300_000, store=store, **every)
+        keyed.resume(saved[-1][1])
+        for end in ends:
+            out = list[Any]()
+            for by, x, t in part[saved[-1][0] : end]:
+                keyed.learn_one(x, by=by, t=t, key=t)
+                out += [*keyed.drain(), *keyed.drain_events()]
+            saved.append((end, keyed.as_state(), out))
+            keyed.saved()
+
+    begun, ends = list[Saved]([(0, None, [])]), (600, 650, 800)
+    go_on(FolderStore(tmp_path / "begun"), begun, (300, 500))
+    shutil.copytree(tmp_path / "begun", tmp_path / "whole")
+    go_on(FolderStore(tmp_path / "whole"), whole := [*begun], ends)
+    for changes in count(1):
+        shutil.copytree(tmp_path / "begun", folder := tmp_path / f"killed {changes}")
+        fatal, saved = FatalStore(folder), [*begun]
+        fatal.left = changes
+        with suppress(Killed):
+            go_on(fatal, saved, ends)
+        go_on(FolderStore(folder), saved, [end for end in ends if end > saved[-1][0]])
+        assert [each[2] for each in saved] == [each[2] for each in whole]
+        resumed = Keyed(trained, store=FolderStore(folder), **every)
+        resumed.resume(saved[-1][1])
+        assert all(resumed[by].pending >= 0 for by in resumed), "each state is in the store"
+        if fatal.left > 0:
+            break
+    assert changes > 12
+
+
+def test_recognizers_of_many_keys_are_stored_in_few_states(trained: TrainedModel, tmp_path: Path) -> None:
+    keyed = Keyed(trained, store=(store := FolderStore(tmp_path)), **ARGUMENTS)
+    for by, x, t in rows(1600, keys=8):
+        for more in range(5):
+            keyed.learn_one(x, by=f"{by} {more}", t=t)
+    keyed.flush()
+    [*keyed.drain()], [*keyed.drain_events()]
+    keyed.as_state()
+    assert (keyed.stored, len(store.states())) == (40, 3)
+
+
+def test_states_of_keys_that_became_quiet_do_not_keep_the_others(trained: TrainedModel, tmp_path: Path) -> None:
+    """Otherwise each state in the store might stay for one recognizer."""
+    keyed = Keyed(trained, memory=1, store=(store := FolderStore(tmp_path)), **ARGUMENTS)
+    keyed.resume(None)
+    model = OpenSetRecognizer.from_trained(trained, **ARGUMENTS)
+    (x, _), *_ = stream_part(1)
+    for step in range(30):
+        for by in (f"quiet {step}", "a", "b", "c"):
+            for _ in range(16):
+                keyed.learn_one(x, by=by)
+        [*keyed.drain()], [*keyed.drain_events()]
+        keyed.as_state()
+        keyed.saved()
+        assert len(store.states()) <= 12
+    for _ in range(16):
+        model.learn_one(x)
+    for step in range(30):
+        assert keyed[f"quiet {step}"].predict_proba_one(x) == model.predict_proba_one(x)
+
+
+def test_the_states_of_an_earlier_version_are_read(trained: TrainedModel, tmp_path: Path) -> None:
+    """It stored each recognizer alone, under the name of its key."""
+    part, store = rows(400), FolderStore(tmp_path)
+    keyed, expected = (Keyed(trained, store=each, **ARGUMENTS) for each in (store, None))
+    for by, x, t in part[:200]:
+        for each in (keyed, expected):
+            each.learn_one(x, by=by, t=t, key=t)
+    before = results(keyed)
+    assert before == results(expected)
+    state = keyed.as_state()
+    for at, (by, line) in enumerate(zip(state["by"], state["counts"], strict=True)):
+        if line[0] >= 0:
+            line[0] = 300 + at
+            store.put(StoredState(stored_name(by), 300 + at), keyed[by].state_bytes())
+    state["counts"] = state["counts"][:, :7]
+    for each in store.states("keys"):
+        store.drop(each)
+    resumed = Keyed(trained, memory=1, store=store, **ARGUMENTS)
+    resumed.resume(state)
+    for by, x, t in part[200:]:
+        for each in (resumed, expected):
+            each.learn_one(x, by=by, t=t, key=t)
+    assert results(resumed) == results(expected)
+    resumed.as_state()
+    resumed.saved()
+    for each in (resumed, expected):
+        each.flush()
+    assert results(resumed) == results(expected)
+
+
+def test_a_state_without_the_recognizer_is_refused(trained: TrainedModel, tmp_path: Path) -> None:
+    keyed = Keyed(trained, memory=1, store=FolderStore(tmp_path), **ARGUMENTS)
+    for by, x, t in rows(60, keys=2):
+        keyed.learn_one(x, by=by, t=t)
+    [*keyed.drain()], [*keyed.drain_events()]
+    state = keyed.as_state()
+    state["counts"][:, 7] = 9
+    resumed = Keyed(trained, store=FolderStore(tmp_path), **ARGUMENTS)
+    resumed.resume(state)
+    with pytest.raises(PersistenceError, match=r"the state .* is damaged: its schema does not fit together"):
+        resumed[state["by"][0]]
 
 
 def test_a_state_that_contradicts_itself_is_refused(trained: TrainedModel, tmp_path: Path) -> None:

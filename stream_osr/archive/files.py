@@ -1,6 +1,6 @@
 """Archives as bytes and files: a header, a schema in JSON, and a block of numbers (``docs/archives.md``).
 
-Everything is checked before any object is made from it. A state that could not be read again is not written.
+Everything is checked before any object is made from it. A file that could not be read again is not written.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Surroundings:
 NOTHING = Surroundings()
 
 
-def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str = "the state") -> bytes:
+def to_bytes(
+    kind: str, content: Any, around: Surroundings = NOTHING, name: str = "the state", *, checked: bool = True
+) -> bytes:
     """Convert a value to an archive.
 
     Parameters
@@ -107,6 +109,8 @@ def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str 
         Surroundings that the reader has too.
     name
         Name of the archive for messages.
+    checked
+        Whether the checks of reading come before writing, too.
 
     Raises
     ------
@@ -117,7 +121,8 @@ def to_bytes(kind: str, content: Any, around: Surroundings = NOTHING, name: str 
     """
     form = form_of(content, BY_TYPE, dict(around.known))
     try:
-        check_records(form)
+        if checked:
+            check_records(form)
     except RefusedValue as refused:
         raise RefusedState(
             f"{name} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
@@ -168,9 +173,9 @@ def open_archive(data: bytes) -> Archive:
     return Archive(version, manifest, _unpacked(data[begin + stored[0] :], unpacked[1]), len(data))
 
 
-def kind_over(trained: TrainedModel) -> str:
-    """Return the kind of a stream state without its trained model."""
-    return f"state of a stream over the model {trained.fingerprint[:16]}"
+def kind_over(trained: TrainedModel, what: str = "state of a stream") -> str:
+    """Return the kind of a stream state without its trained model, or of several together."""
+    return f"{what} over the model {trained.fingerprint[:16]}"
 
 
 def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
@@ -188,7 +193,12 @@ def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
 
 
 def from_bytes(
-    data: bytes, kind: str, rule: Rule = anything, around: Surroundings = NOTHING, name: str = "the archive"
+    data: bytes,
+    kind: str,
+    rule: Rule = anything,
+    around: Surroundings = NOTHING,
+    name: str = "the archive",
+    place: int | None = None,
 ) -> Any:
     """Convert an archive to the value in memory.
 
@@ -204,6 +214,8 @@ def from_bytes(
         Surroundings of the writer.
     name
         Name of the archive for messages.
+    place
+        Position of the value in an archive of several values. The others are not converted.
 
     Raises
     ------
@@ -215,7 +227,8 @@ def from_bytes(
     if (found := archive.manifest["kind"]) != kind:
         raise PersistenceError(f"{name} holds a {printable(str(found), 60)}, not a {kind}")
     try:
-        content = bring_up(form_from(archive, around), archive.version)
+        content = form_from(archive, around)
+        content = bring_up(content if place is None else content[place], archive.version)
         check_records(content)
         rule(content, "", {})
         return in_memory(content, RECORDS, dict(around.built))

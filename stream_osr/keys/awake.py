@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Container, Iterator, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
 from dataclasses import fields, is_dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from stream_osr.archive.checks import recognizer
+from stream_osr.archive.files import Surroundings, from_bytes, kind_over, to_bytes
+from stream_osr.archive.recognizers import content_of, restored
 from stream_osr.errors import PersistenceError
-from stream_osr.keys.key_streams import KeyStream, stored_name
+from stream_osr.keys.key_streams import GROUP, KeyStream
 from stream_osr.model.sampler import INSTANCES_PER_SLOT, SPARE
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.support.state_store import StateStore, StoredState
@@ -20,6 +26,12 @@ OBJECTS = 100_000
 """Memory of a recognizer outside arrays, in bytes: histories, times, keys."""
 MEASURED_AGAIN = 1.5
 """Growth of a stream after which its recognizer is measured again."""
+MEMBERS = 16
+"""Largest number of recognizers that are stored together. With more, storing is cheaper and reading is slower."""
+FEW_MEMBERS, FEW_GROUPS = 2, 8
+"""Numbers of recognizers and of groups. So many groups with so few recognizers are stored again as fewer groups."""
+ROOM = 0.125
+"""Share of the memory that becomes free when recognizers are stored to make room."""
 
 
 class AwakeRecognizers:
@@ -44,17 +56,20 @@ class AwakeRecognizers:
 
     def __init__(self, trained: TrainedModel, memory: int, store: StateStore, arguments: dict[str, Any]) -> None:
         self.trained, self.memory = trained, memory
-        self._store, self._arguments = store, arguments
-        self._parameters = self._new().value.parameters
+        self._store = store
+        self._set_arguments(arguments)
+        self._streams: dict[str, KeyStream] = {}
         self._awake: OrderedDict[str, KeyStream] = OrderedDict()
         self._size = 0
-        self._shared = {id(each) for each in arrays_of((trained, trained.densities))}
         self._kept: set[StoredState] = set()
-        self._first_position = 0
+        self._members: Counter[StoredState] = Counter()
+        self._positions = count()
         self.loaded = self.stored = 0
 
-    def _new(self) -> OpenSetRecognizer:
-        return OpenSetRecognizer.from_trained(self.trained, **self._arguments)
+    def _set_arguments(self, arguments: dict[str, Any]) -> None:
+        self._arguments, self._first = arguments, OpenSetRecognizer.from_trained(self.trained, **arguments)
+        self._parameters = self._first.value.parameters
+        self._shared = parts_of((self._first.value, self.trained.densities))
 
     def _wake(self, by: str, stream: KeyStream) -> OpenSetRecognizer:
         """Return the recognizer of a key after all its rows. It is then the last one to be stored."""
@@ -69,12 +84,17 @@ class AwakeRecognizers:
 
     def _read(self, stream: KeyStream) -> OpenSetRecognizer:
         if stream.stored is None:
-            return self._new()
+            return copy(self._first)
         data = self._store.get(stream.stored)
         if data is None:
             raise PersistenceError(f"the store has lost the state {stream.stored}. Restore it, or begin again")
         self.loaded += 1
-        model = OpenSetRecognizer.from_state_bytes(self.trained, data, f"the state {stream.stored}")
+        name = f"the state {stream.stored}"
+        if stream.place < 0:
+            model = OpenSetRecognizer.from_state_bytes(self.trained, data, name)
+        else:
+            around = Surroundings.of(self.trained)
+            model = restored(OpenSetRecognizer, from_bytes(data, self._kind, recognizer, around, name, stream.place))
         if model.min_probability != self._parameters.min_probability:
             model.set_min_probability(self._parameters.min_probability)
         return model
@@ -84,12 +104,20 @@ class AwakeRecognizers:
         size = size_of(model, self._shared, self._parameters.batch_size)
         self._size += size - stream.size
         stream.size, stream.measured_at = size, stream.seen
-        while self._size > self.memory and len(self._awake) > 1:
-            by, oldest = next(iter(self._awake.items()))
-            self._put(by, oldest)
+        if self._size <= self.memory:
+            return
+        left, oldest = self._size, [*self._awake.items()][:-1]
+        for at, (_, each) in enumerate(oldest):
+            if left <= (1 - ROOM) * self.memory:
+                del oldest[at:]
+                break
+            left -= each.size
+        self._put([each for _, each in oldest])
+        for by, each in oldest:
             self._forget(by)
-            oldest.buffered, oldest.begun = oldest.unfinished()
-            oldest.model = None
+            each.buffered, each.begun = each.unfinished()
+            each.model = None
+        self._gather()
 
     def _forget(self, by: str) -> None:
         """Count the recognizer of a key no longer, if it is awake."""
@@ -97,21 +125,52 @@ class AwakeRecognizers:
             self._size -= stream.size
             stream.size = 0
 
-    def _put(self, by: str, stream: KeyStream) -> None:
-        """Store a recognizer, unless that has been done since its last change."""
-        if not stream.changed or stream.model is None:
+    def _put(self, streams: Iterable[KeyStream]) -> None:
+        """Store those recognizers that have changed since they were stored, several together."""
+        changed = [each for each in streams if each.changed and each.model is not None]
+        for at in range(0, len(changed), MEMBERS):
+            group, state = changed[at : at + MEMBERS], StoredState(GROUP, next(self._positions))
+            contents = [content_of(each.model, each.model.value) for each in group if each.model is not None]
+            self._store.put(state, to_bytes(self._kind, contents, Surroundings.of(self.trained), checked=False))
+            for place, each in enumerate(group):
+                before, each.stored, each.place, each.changed = each.stored, state, place, False
+                if before is not None:
+                    self._members[before] -= 1
+                    if not self._members[before] and before not in self._kept:
+                        self._store.drop(before)
+                        del self._members[before]
+            self._members[state] = len(group)
+        self.stored += len(changed)
+
+    def _gather(self) -> None:
+        """Store recognizers again if the other ones of their groups have been stored later.
+
+        Otherwise a group would stay for a single recognizer.
+        """
+        few = {state for state, members in self._members.items() if 0 < members <= FEW_MEMBERS}
+        if len(few) < FEW_GROUPS:
             return
-        before = stream.stored
-        position = max(stream.seen, self._first_position if before is None else before.position + 1)
-        state = StoredState(stored_name(by), position)
-        self._store.put(state, stream.model.state_bytes())
-        stream.stored, stream.changed = state, False
-        self.stored += 1
-        if before is not None and before not in self._kept:
-            self._store.drop(before)
+        left = [each for each in self._streams.values() if each.stored in few]
+        for at in range(0, len(left), MEMBERS):
+            part = left[at : at + MEMBERS]
+            asleep = [each for each in part if each.model is None]
+            try:
+                for each in asleep:
+                    with suppress(PersistenceError):  # a call that needs the recognizer raises it
+                        each.model = self._read(each)
+                for each in part:
+                    each.changed = each.model is not None
+                self._put(part)
+            finally:
+                for each in asleep:
+                    each.model = None
+
+    @property
+    def _kind(self) -> str:
+        return kind_over(self.trained, "states of streams")
 
 
-def size_of(model: OpenSetRecognizer, shared: Container[int], batch_size: int) -> int:
+def size_of(model: OpenSetRecognizer, shared: Collection[int], batch_size: int) -> int:
     """Estimate the size of a recognizer in bytes.
 
     Parameters
@@ -119,33 +178,43 @@ def size_of(model: OpenSetRecognizer, shared: Container[int], batch_size: int) -
     model
         The recognizer.
     shared
-        Identities (``id``) of arrays that do not count, because other recognizers share them.
+        Identities of values that do not count, because other recognizers share them (:func:`parts_of`).
     batch_size
         Number of rows of a micro-batch.
     """
-    size = OBJECTS + sum(each.nbytes for each in arrays_of(model.value) if id(each) not in shared)
+    size = OBJECTS + sum(each.nbytes for each in _arrays_of(model.value, {*shared}))
     spare = SPARE + batch_size // INSTANCES_PER_SLOT
     for chain in model.value.running[1].chains:  # a step leaves free slots behind those that are in use
         size += 2 * spare * chain.known.dishes.matrix[0].nbytes
     return size
 
 
-def arrays_of(value: Any, seen: set[int] | None = None) -> Iterator[np.ndarray]:
-    """Yield each array of a value once."""
-    seen = set() if seen is None else seen
-    if id(value) in seen or value is None or isinstance(value, str | int | float):
-        return
-    seen.add(id(value))
-    parts: Any = ()
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, tuple | list | deque):
-        parts = value
-    elif isinstance(value, Mapping):
-        parts = value.values()
-    elif is_dataclass(value):
-        parts = [getattr(value, each.name) for each in fields(value)]
-    elif hasattr(value, "__dict__"):
-        parts = vars(value).values()
-    for part in parts:
-        yield from arrays_of(part, seen)
+def parts_of(value: Any) -> frozenset[int]:
+    """Return the identities (``id``) of all parts of a value."""
+    seen = set[int]()
+    for _ in _arrays_of(value, seen):
+        pass
+    return frozenset(seen)
+
+
+def _arrays_of(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
+    """Yield each array of a value once, except for those in parts that were seen before."""
+    rest = [value]
+    while rest:
+        value = rest.pop()
+        if type(value) in _PLAIN or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            yield value
+        elif isinstance(value, tuple | list | deque):
+            rest += value
+        elif isinstance(value, Mapping):
+            rest += value.values()
+        elif is_dataclass(value):
+            rest += [getattr(value, each.name) for each in fields(value)]
+        elif hasattr(value, "__dict__"):
+            rest += vars(value).values()
+
+
+_PLAIN = {type(None), bool, int, float, str}

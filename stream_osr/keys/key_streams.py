@@ -20,18 +20,24 @@ from stream_osr.stream.state import BufferedInstance
 from stream_osr.support.rules import array, fields, many, maybe, plain, text
 from stream_osr.support.state_store import StoredState
 
+GROUP = "keys"
+"""Name of the states in a store. Each contains recognizers of several keys."""
+
 LONGEST_NAME = 150
 """Longest name of a state, as a part of a file name. Names of longer keys are digests."""
 
 COLUMNS = fields(
     by=many(text(), "n"),
-    counts=array("i", "n", "7", low=-1),
+    counts=array("i", "n", "7|8", low=-1),
     begun=array("f", "n", allowed=("nan",)),
     rows=array("f", "m", "*"),
     times=array("f", "m", allowed=("nan",)),
     keys=many(maybe(plain), "m"),
 )
-"""Rules of the state of all keys (:func:`as_columns`)."""
+"""Rules of the state of all keys (:func:`as_columns`).
+
+Earlier versions stored each recognizer alone, and their counts have no place.
+"""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -44,8 +50,8 @@ class KeyStream:
     ----------
     model
         The recognizer in memory, or ``None``.
-    stored
-        The stored recognizer, or ``None``.
+    stored, place
+        The state of the store that contains the recognizer, or ``None``, and the place in it. -1: it is alone.
     waiting
         Rows outside the recognizer. They follow the rows of the unfinished micro-batch.
     buffered, begun
@@ -70,6 +76,7 @@ class KeyStream:
     size: int = 0
     measured_at: int = 0
     changed: bool = True
+    place: int = -1
 
     def unfinished(self) -> tuple[int, float | None]:
         """Return the number of rows in the recognizer's unfinished micro-batch, and the time of the first row."""
@@ -82,7 +89,7 @@ class KeyStream:
         """Return the counts in the state of all keys."""
         position = -1 if self.stored is None else self.stored.position
         own = self.seen, self.decided, self.unknown, self.emerged
-        return position, self.unfinished()[0], len(self.waiting), *own
+        return position, self.unfinished()[0], len(self.waiting), *own, self.place
 
     def wait(self, instance: BufferedInstance, parameters: Parameters) -> bool:
         """Let a row wait outside the stored recognizer, unless it closes a micro-batch. Return whether it waits."""
@@ -117,7 +124,7 @@ def as_columns(streams: Mapping[str, KeyStream], features: int) -> dict[str, Any
     waiting = [each for s in streams.values() for each in s.waiting]
     return {
         "by": tuple(streams),
-        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, 7),
+        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, 8),
         "begun": np.array([s.unfinished()[1] for s in streams.values()], dtype=float),  # NaN for None
         "rows": np.array([row for row, _, _ in waiting], dtype=float).reshape(-1, features),
         "times": np.array([t for _, t, _ in waiting], dtype=float),
@@ -136,21 +143,22 @@ def from_columns(state: Mapping[str, Any], features: int) -> dict[str, KeyStream
     counts = state["counts"]
     lengths = {int(counts[:, 2].sum()), *(len(state[each]) for each in ("rows", "times", "keys"))}
     contradicts = len(lengths) > 1 or len({*state["by"]}) != len(state["by"])
-    if contradicts or (counts[:, 1:] < 0).any() or state["rows"].shape[1] != features:
+    if contradicts or (counts[:, 1:7] < 0).any() or state["rows"].shape[1] != features:
         raise PersistenceError("the state of the keys contradicts itself. Give another checkpoint")
     times, begun = ([None if t != t else t for t in state[each].tolist()] for each in ("times", "begun"))
     waiting = map(BufferedInstance, state["rows"], times, state["keys"])
     streams = {}
     for by, since, row in zip(state["by"], begun, counts.tolist(), strict=True):
-        position, buffered, n, seen, decided, unknown, emerged = row
-        stored = None if position < 0 else StoredState(stored_name(by), position)
+        position, buffered, n, *own = row[:7]
+        place = row[7] if len(row) > 7 else -1
+        stored = None if position < 0 else StoredState(GROUP if place >= 0 else stored_name(by), position)
         rows = [*islice(waiting, n)]
-        streams[by] = KeyStream(None, stored, rows, buffered, since, seen, decided, unknown, emerged, changed=False)
+        streams[by] = KeyStream(None, stored, rows, buffered, since, *own, changed=False, place=place)
     return streams
 
 
 def stored_name(by: str) -> str:
-    """Return the name of a key in a store: the key, or a digest if the key is too long for the name of a file.
+    """Return the name of a recognizer that an earlier version stored: the key, or the digest of a long key.
 
     >>> stored_name("pump 1"), len(stored_name(1000 * "pump"))
     ('pump 1', 64)

@@ -21,7 +21,7 @@ import numpy as np
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.keys.awake import MEASURED_AGAIN, arrays_of, size_of
+from stream_osr.keys.awake import MEASURED_AGAIN, parts_of, size_of
 from stream_osr.printable_text import brief
 from stream_osr.support.limits import check_key
 from stream_osr.support.rules import array, fields, many, text
@@ -189,7 +189,7 @@ class PartitionKeys:
     def __init__(self, trained: TrainedModel, arguments: Mapping[str, Any], by: str, most: int, memory: int) -> None:
         self.trained, self.by, self.most = trained, by, most
         self._arguments, self._memory = arguments, memory
-        self._shared = {id(each) for each in arrays_of((trained, trained.densities))}
+        self._shared = parts_of((trained, trained.densities))
         self._states: dict[str, KeyState] = {}  # those that were not used for longest first
         self.undecided = self.delayed = self.bytes = 0
         """Instances and labels in unfinished micro-batches, records without a final decision, and their bytes."""
