@@ -136,7 +136,13 @@ class Keyed(AwakeRecognizers):
         PersistenceError
             If the store fails.
         """
-        if y is not None or not self.wait(x, by=by, t=t, key=key):
+        by = _named(by)
+        stream = self._streams.get(by)
+        if stream is not None and stream.model is not None:
+            self._wake(by, stream).learn_one(x, y, t=t, key=key)
+            stream.seen += 1
+            self._collect(by, stream)
+        elif y is not None or not self.wait(x, by=by, t=t, key=key):
 
             def learn(model: OpenSetRecognizer) -> bool:
                 model.learn_one(x, y, t=t, key=key)
@@ -180,7 +186,7 @@ class Keyed(AwakeRecognizers):
         by = _named(by)
         stream = self._streams.setdefault(by, KeyStream())
         try:
-            learnt = learn(self[by])
+            learnt = learn(self._wake(by, stream))
             stream.seen += learnt
         finally:
             if not stream.seen:
@@ -357,6 +363,8 @@ class Keyed(AwakeRecognizers):
 
 
 def _named(by: object) -> str:
+    if type(by) is str:
+        return by
     if isinstance(by, bool) or not isinstance(by, str | int):
         raise InvalidParameter(f"by is {by!r}: expected text or a whole number")
     return str(by)

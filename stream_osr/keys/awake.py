@@ -79,7 +79,8 @@ class AwakeRecognizers:
             self._measure(stream, stream.model)
         self._awake.move_to_end(by)
         stream.changed = True
-        stream.take_waiting(stream.model)
+        if stream.waiting:
+            stream.take_waiting(stream.model)
         return stream.model
 
     def _read(self, stream: KeyStream) -> OpenSetRecognizer:

@@ -106,9 +106,8 @@ class KeyStream:
     def take_waiting(self, model: OpenSetRecognizer) -> None:
         """Move the rows that wait into the recognizer. They have been checked, and close no micro-batch."""
         waiting, self.waiting = self.waiting, []
-        if waiting:
-            model._wait_together(*zip(*waiting, strict=True))
-            model.value = all_met(model.value)
+        model._wait_together(*zip(*waiting, strict=True))
+        model.value = all_met(model.value)
 
 
 def as_columns(streams: Mapping[str, KeyStream], features: int) -> dict[str, Any]:
