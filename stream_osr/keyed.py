@@ -24,7 +24,7 @@ from stream_osr.stream.state import BufferedInstance
 from stream_osr.support.state_store import FolderStore, StateStore
 from stream_osr.training.trained import TrainedModel
 
-MEMORY = 1 << 30
+MEMORY = 3 << 28
 """Default of the memory for awake recognizers, in bytes."""
 
 T = TypeVar("T")
@@ -313,9 +313,9 @@ class Keyed(AwakeRecognizers):
 
         Returns
         -------
-        Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 8): position of the stored recognizer (-1
+        Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 9): position of the stored recognizer (-1
         for none), rows of the unfinished micro-batch, numbers of rows that wait, of instances, of decisions, of
-        *unknown* among them, and of subclasses, and place among the recognizers that were stored together.
+        *unknown* among them, and of subclasses, and place in and number of the recognizers that were stored together.
         ``begun``, the times of the micro-batches. ``rows``, ``times`` and ``keys`` of the rows that wait.
         """
         if self._decisions or self._events:

@@ -237,7 +237,7 @@ class FatalStore(FolderStore):
 
 
 def test_a_process_that_ends_between_two_changes_of_the_store_resumes(trained: TrainedModel, tmp_path: Path) -> None:
-    part, every = rows(800, keys=20), {**ARGUMENTS, **grouped(chains=1)}
+    part, every = rows(560, keys=12), {**ARGUMENTS, **grouped(chains=1)}
     Saved = tuple[int, dict[str, Any] | None, list[Any]]
 
     def go_on(store: FolderStore, saved: list[Saved], ends: Iterable[int]) -> None:
@@ -251,11 +251,11 @@ def test_a_process_that_ends_between_two_changes_of_the_store_resumes(trained: T
             saved.append((end, keyed.as_state(), out))
             keyed.saved()
 
-    begun, ends = list[Saved]([(0, None, [])]), (600, 650, 800)
-    go_on(FolderStore(tmp_path / "begun"), begun, (300, 500))
+    begun, ends = list[Saved]([(0, None, [])]), (500, 560)
+    go_on(FolderStore(tmp_path / "begun"), begun, (200, 400))
     shutil.copytree(tmp_path / "begun", tmp_path / "whole")
     go_on(FolderStore(tmp_path / "whole"), whole := [*begun], ends)
-    for changes in count(1):
+    for changes in count(1, 2):
         shutil.copytree(tmp_path / "begun", folder := tmp_path / f"killed {changes}")
         fatal, saved = FatalStore(folder), [*begun]
         fatal.left = changes
@@ -282,24 +282,31 @@ def test_recognizers_of_many_keys_are_stored_in_few_states(trained: TrainedModel
     assert (keyed.stored, len(store.states())) == (40, 3)
 
 
-def test_states_of_keys_that_became_quiet_do_not_keep_the_others(trained: TrainedModel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resumes", [True, False])
+def test_states_of_keys_that_became_quiet_do_not_keep_the_others(
+    trained: TrainedModel, tmp_path: Path, resumes: bool
+) -> None:
     """Otherwise each state in the store might stay for one recognizer."""
-    keyed = Keyed(trained, memory=1, store=(store := FolderStore(tmp_path)), **ARGUMENTS)
-    keyed.resume(None)
-    model = OpenSetRecognizer.from_trained(trained, **ARGUMENTS)
-    (x, _), *_ = stream_part(1)
-    for step in range(30):
+    store, (x, _) = FolderStore(tmp_path), stream_part(1)[0]
+    keyed, state = Keyed(trained, store=store, **ARGUMENTS), None
+    for step in range(24):
+        if resumes:
+            keyed = Keyed(trained, store=store, **ARGUMENTS)
+            keyed.resume(state)
         for by in (f"quiet {step}", "a", "b", "c"):
             for _ in range(16):
                 keyed.learn_one(x, by=by)
         [*keyed.drain()], [*keyed.drain_events()]
-        keyed.as_state()
+        state = keyed.as_state()
         keyed.saved()
-        assert len(store.states()) <= 12
+        assert len(store.states()) <= 11
+    model = OpenSetRecognizer.from_trained(trained, **ARGUMENTS)
     for _ in range(16):
         model.learn_one(x)
-    for step in range(30):
-        assert keyed[f"quiet {step}"].predict_proba_one(x) == model.predict_proba_one(x)
+    resumed = Keyed(trained, store=store, **ARGUMENTS)
+    resumed.resume(state)
+    for step in range(24):
+        assert resumed[f"quiet {step}"].predict_proba_one(x) == model.predict_proba_one(x)
 
 
 def test_the_states_of_an_earlier_version_are_read(trained: TrainedModel, tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ MEASURED_AGAIN = 1.5
 """Growth of a stream after which its recognizer is measured again."""
 MEMBERS = 16
 """Largest number of recognizers that are stored together. With more, storing is cheaper and reading is slower."""
-FEW_MEMBERS, FEW_GROUPS = 2, 8
-"""Numbers of recognizers and of groups. So many groups with so few recognizers are stored again as fewer groups."""
+LEAST_SHARE, GROUPS = 0.25, 8
+"""Share of the recognizers of a group that are still needed. So many groups with less are stored again as fewer."""
 ROOM = 0.125
 """Share of the memory that becomes free when recognizers are stored to make room."""
 
@@ -134,7 +134,8 @@ class AwakeRecognizers:
             contents = [content_of(each.model, each.model.value) for each in group if each.model is not None]
             self._store.put(state, to_bytes(self._kind, contents, Surroundings.of(self.trained), checked=False))
             for place, each in enumerate(group):
-                before, each.stored, each.place, each.changed = each.stored, state, place, False
+                before, each.stored, each.place, each.together = each.stored, state, place, len(group)
+                each.changed = False
                 if before is not None:
                     self._members[before] -= 1
                     if not self._members[before] and before not in self._kept:
@@ -148,10 +149,13 @@ class AwakeRecognizers:
 
         Otherwise a group would stay for a single recognizer.
         """
-        few = {state for state, members in self._members.items() if 0 < members <= FEW_MEMBERS}
-        if len(few) < FEW_GROUPS:
+        left = [
+            each
+            for each in self._streams.values()
+            if each.stored is not None and self._members[each.stored] <= LEAST_SHARE * each.together
+        ]
+        if len({each.stored for each in left}) < GROUPS:
             return
-        left = [each for each in self._streams.values() if each.stored in few]
         for at in range(0, len(left), MEMBERS):
             part = left[at : at + MEMBERS]
             asleep = [each for each in part if each.model is None]

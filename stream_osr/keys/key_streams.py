@@ -28,7 +28,7 @@ LONGEST_NAME = 150
 
 COLUMNS = fields(
     by=many(text(), "n"),
-    counts=array("i", "n", "7|8", low=-1),
+    counts=array("i", "n", "7|9", low=-1),
     begun=array("f", "n", allowed=("nan",)),
     rows=array("f", "m", "*"),
     times=array("f", "m", allowed=("nan",)),
@@ -36,7 +36,7 @@ COLUMNS = fields(
 )
 """Rules of the state of all keys (:func:`as_columns`).
 
-Earlier versions stored each recognizer alone, and their counts have no place.
+Earlier versions stored each recognizer alone, and their counts have no place and size of a group.
 """
 
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -50,8 +50,9 @@ class KeyStream:
     ----------
     model
         The recognizer in memory, or ``None``.
-    stored, place
-        The state of the store that contains the recognizer, or ``None``, and the place in it. -1: it is alone.
+    stored, place, together
+        The state of the store that contains the recognizer, or ``None``, the place in it, and the number of
+        recognizers in it. Place -1: an earlier version stored it alone.
     waiting
         Rows outside the recognizer. They follow the rows of the unfinished micro-batch.
     buffered, begun
@@ -77,6 +78,7 @@ class KeyStream:
     measured_at: int = 0
     changed: bool = True
     place: int = -1
+    together: int = 1
 
     def unfinished(self) -> tuple[int, float | None]:
         """Return the number of rows in the recognizer's unfinished micro-batch, and the time of the first row."""
@@ -89,7 +91,7 @@ class KeyStream:
         """Return the counts in the state of all keys."""
         position = -1 if self.stored is None else self.stored.position
         own = self.seen, self.decided, self.unknown, self.emerged
-        return position, self.unfinished()[0], len(self.waiting), *own, self.place
+        return position, self.unfinished()[0], len(self.waiting), *own, self.place, self.together
 
     def wait(self, instance: BufferedInstance, parameters: Parameters) -> bool:
         """Let a row wait outside the stored recognizer, unless it closes a micro-batch. Return whether it waits."""
@@ -123,7 +125,7 @@ def as_columns(streams: Mapping[str, KeyStream], features: int) -> dict[str, Any
     waiting = [each for s in streams.values() for each in s.waiting]
     return {
         "by": tuple(streams),
-        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, 8),
+        "counts": np.array([s.counts() for s in streams.values()], dtype=np.int64).reshape(-1, 9),
         "begun": np.array([s.unfinished()[1] for s in streams.values()], dtype=float),  # NaN for None
         "rows": np.array([row for row, _, _ in waiting], dtype=float).reshape(-1, features),
         "times": np.array([t for _, t, _ in waiting], dtype=float),
@@ -149,10 +151,11 @@ def from_columns(state: Mapping[str, Any], features: int) -> dict[str, KeyStream
     streams = {}
     for by, since, row in zip(state["by"], begun, counts.tolist(), strict=True):
         position, buffered, n, *own = row[:7]
-        place = row[7] if len(row) > 7 else -1
+        place, together = row[7:] or (-1, 1)
         stored = None if position < 0 else StoredState(GROUP if place >= 0 else stored_name(by), position)
         rows = [*islice(waiting, n)]
-        streams[by] = KeyStream(None, stored, rows, buffered, since, *own, changed=False, place=place)
+        group = {"place": place, "together": together}
+        streams[by] = KeyStream(None, stored, rows, buffered, since, *own, changed=False, **group)
     return streams
 
 
