@@ -146,6 +146,7 @@ def of_http(work: Path, folder: Path) -> dict[str, Any]:
 
     from stream_osr_connectors.http_service.acceptor import Acceptor
     from stream_osr_connectors.http_service.folder_run import FolderRun
+    from stream_osr_connectors.http_service.instances import InstanceReader
     from stream_osr_connectors.http_service.routes import make_app
     from stream_osr_connectors.page.live.page_host import listen
 
@@ -155,7 +156,8 @@ def of_http(work: Path, folder: Path) -> dict[str, Any]:
     begun = ended._replace(source=None, sinks=(*ended.sinks[:2], {"offset": 0}))
     save_checkpoint(folder / "decisions.jsonl.checkpoint", begun)
     run, listening, state = FolderRun(folder, ended.model), listen("127.0.0.1", 0), State([""], events=False)
-    app = make_app(run, Acceptor(run.journal), KnownHosts("127.0.0.1", listening.getsockname()[1]), None)
+    hosts = KnownHosts("127.0.0.1", listening.getsockname()[1])
+    app = make_app(run, Acceptor(run.journal), InstanceReader(run.model), hosts, None)
     with serving(app, listening) as address, httpx.Client(base_url=address, trust_env=False) as client:
         metrics = samples_of(client.get("/metrics").text)
         found = client.get("/v1/candidates").json()

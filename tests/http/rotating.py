@@ -68,7 +68,9 @@ def live(folder: Path, n: int, last_step: str, times: int) -> None:
         answer: list[Any] = []
         done = threading.Event()
         line = JournalLine(each["key"], each["time"], each["features"], {"label": each["key"]})
-        acceptor.submit([line], lambda result, got=answer, done=done: (got.append(result), done.set()))
+        acceptor.submit(
+            1, lambda line=line: [line], lambda result, got=answer, done=done: (got.append(result), done.set())
+        )
         assert done.wait(60)
         ((accepted,),) = answer
         assert accepted.immediate == line.immediate, answer

@@ -18,7 +18,7 @@ from stream_osr import Decision
 from stream_osr.support.parallel import one_thread
 from stream_osr_connectors.http_service.acceptor import Acceptor
 from stream_osr_connectors.http_service.folder_run import FolderRun
-from stream_osr_connectors.http_service.instances import MOST_BODY
+from stream_osr_connectors.http_service.instances import MOST_BODY, InstanceReader
 from stream_osr_connectors.http_service.outputs import Outputs
 from stream_osr_connectors.http_service.routes import OPERATIONS
 from stream_osr_connectors.page.live.access import KnownHosts
@@ -200,11 +200,12 @@ def test_what_cannot_be_taken_in_is_refused_and_can_be_sent_again(tmp_path: Path
     from stream_osr_connectors.page.live.page_host import listen
 
     run = FolderRun(tmp_path, fitted_once(**MODEL))
-    acceptor = Acceptor(run.journal)
+    reader = InstanceReader(run.model)
+    acceptor = Acceptor(run.journal, reader.predict)
     acceptor.start()
     listening = listen("127.0.0.1", 0)
     hosts = KnownHosts("127.0.0.1", listening.getsockname()[1])
-    app = make_app(run, acceptor, hosts, None, most_behind=4)
+    app = make_app(run, acceptor, reader, hosts, None, most_behind=4)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     those = instances(8)
     with one_thread(), serving(app, listening) as address, httpx.Client(base_url=address, trust_env=False) as client:

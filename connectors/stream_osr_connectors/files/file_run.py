@@ -328,6 +328,8 @@ class FileRun:
     def _run(self) -> None:
         source = self.source
         patient = source if isinstance(source, PatientSource) and source.while_waiting(self._wait) else None
+        if patient is not None and not getattr(source, "prompt", False):
+            self._row_source = None  # it would wait until the rows are complete
         self._apply_commands()
         try:
             stopped = self._read(flushes=patient is not None)
@@ -345,7 +347,7 @@ class FileRun:
 
     def _read(self, *, flushes: bool) -> bool:
         """Read the records. Return whether the run was stopped."""
-        while (record := (None if flushes else self._take_rows()) or self._take_one()) is not None:
+        while (record := self._take_rows() or self._take_one()) is not None:
             self._position, self._changed = record.position, True
             self._publish()
             self.progress(self.totals["read"])

@@ -102,8 +102,8 @@ class Rows(NamedTuple):
     """
 
     values: np.ndarray
-    keys: list[str | None] | None
-    times: list[float | None] | None
+    keys: Sequence[str | int | None] | None
+    times: Sequence[float | None] | None
     lines: list[TextLine]
     position: Position
     ignored: Sequence[str]
@@ -405,6 +405,13 @@ class LineSource(BatchCloser, Iterator[Record | BadRecord]):
             or is shorter, or if the position is not one of a file.
         """
         self._lines.seek(self._lines.position_after(self._first) if position is None else position)
+
+    def pass_lines(self, count: int) -> tuple[list[TextLine], Position]:
+        """Read lines that are there, without their records. Return them, and the position after the last one."""
+        lines = self._lines.several(count)
+        if len(lines) < count:
+            raise ConnectorError(f"{self._lines.name} has lost lines. Restore the file")
+        return lines, self._lines.position_after(lines[-1])
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
@@ -31,18 +31,24 @@ class NotWritten(ConnectorError):
     """The journal cannot be written at present."""
 
 
+Done: TypeAlias = Callable[[list[Accepted] | Exception], None]
+
+
 class _Submission(NamedTuple):
-    lines: Sequence[JournalLine]
-    done: Callable[[list[Accepted] | Exception], None]
+    size: int
+    read: Callable[[], Sequence[JournalLine]]
+    done: Done
 
 
 class Acceptor(Thread):
-    """A thread that decides which instances are new, and writes them.
+    """A thread that reads the instances of all requests that wait, decides which ones are new, and writes them.
 
     Parameters
     ----------
     journal
         The journal. Only this thread writes it.
+    predict
+        Function that adds the immediate decisions to new instances.
 
     Attributes
     ----------
@@ -54,21 +60,25 @@ class Acceptor(Thread):
         Why the journal has failed, or empty text.
     """
 
-    def __init__(self, journal: InstanceJournal) -> None:
+    def __init__(
+        self, journal: InstanceJournal, predict: Callable[[Sequence[JournalLine]], None] = lambda lines: None
+    ) -> None:
         super().__init__(name="stream-osr-journal", daemon=True)
-        self._journal = journal
+        self._journal, self._predict = journal, predict
         self._queue: SimpleQueue[_Submission | None] = SimpleQueue()
         self._counting = Lock()
         self.waiting, self.failure = 0, ""
         self.on_end: Callable[[], None] = lambda: None
 
-    def submit(self, lines: Sequence[JournalLine], done: Callable[[list[Accepted] | Exception], None]) -> bool:
+    def submit(self, size: int, read: Callable[[], Sequence[JournalLine]], done: Done) -> bool:
         """Submit the instances of a request, which are accepted together or not at all.
 
         Parameters
         ----------
-        lines
-            The instances.
+        size
+            Number of the instances.
+        read
+            Function that reads them. It is called in the thread.
         done
             Called once or more in the thread. Only the first result counts.
 
@@ -77,10 +87,10 @@ class Acceptor(Thread):
         Whether the acceptor has taken them. It does not if too many wait.
         """
         with self._counting:
-            if self.waiting + len(lines) > MOST_WAITING:
+            if self.waiting + size > MOST_WAITING:
                 return False
-            self.waiting += len(lines)
-        self._queue.put(_Submission(lines, done))
+            self.waiting += size
+        self._queue.put(_Submission(size, read, done))
         return True
 
     def run(self) -> None:
@@ -108,17 +118,24 @@ class Acceptor(Thread):
         """Write the new instances of several requests, and answer these. Return whether the journal is usable."""
         new: dict[str | int, JournalLine] = {}
         known: dict[str | int, Entry] = {}
-        usable = []
+        usable = list[tuple[Sequence[JournalLine], Done]]()
         for each in group:
             try:
-                new |= self._new(each.lines, new, known)
-                usable.append(each)
-            except Conflict as error:
+                lines = each.read()
+                new |= self._new(lines, new, known)
+                usable.append((lines, each.done))
+            except Exception as error:
                 each.done(error)
+        try:
+            self._predict([*new.values()])
+        except Exception as error:
+            for _, done in usable:
+                done(error)
+            new, usable = {}, []
 
         def fail(reason: str) -> None:
-            for each in usable:
-                each.done(NotWritten(reason))
+            for _, done in usable:
+                done(NotWritten(reason))
             self._refuse_waiting(reason)
 
         try:  # known entries are read first, because they may leave the horizon by the new ones
@@ -126,8 +143,8 @@ class Acceptor(Thread):
             written = self._journal.append([*new.values()], fail) if new else []
             for line, entry in zip(new.values(), written, strict=True):
                 results[line.key] = Accepted(entry.n, line.key, line.immediate)
-            for each in usable:
-                each.done([results[line.key] for line in each.lines])
+            for lines, done in usable:
+                done([results[line.key] for line in lines])
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
             fail(self.failure)
@@ -135,7 +152,7 @@ class Acceptor(Thread):
             return False
         finally:
             with self._counting:
-                self.waiting -= sum(len(each.lines) for each in group)
+                self.waiting -= sum(each.size for each in group)
         return True
 
     def _refuse_waiting(self, reason: str) -> None:
@@ -149,7 +166,7 @@ class Acceptor(Thread):
         if stops:
             self._queue.put(_STOP)
         with self._counting:
-            self.waiting -= sum(len(each.lines) for each in refused)
+            self.waiting -= sum(each.size for each in refused)
         for each in refused:
             each.done(NotWritten(reason))
 

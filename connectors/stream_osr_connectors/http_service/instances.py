@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
 from stream_osr.instances.labels import as_known, check_label
+from stream_osr.parameters import Label
 from stream_osr.printable_text import brief, printable
+from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.support import limits
 from stream_osr.training.schema_check import check_features
 
@@ -52,6 +55,10 @@ class InstanceReader:
     >>> line, = reader.read(b'{"key": "a7", "time": "1970-01-01T00:01Z", "features": {"x": [3, 1]}}')
     >>> line.key, line.time, line.immediate["label"]
     ('a7', 60.0, 'near')
+    >>> line, = reader.read(b'{"key": "a8", "features": {"x[0]": 50, "x[1]": 2}}')
+    >>> reader.predict([line])
+    >>> line.row, line.immediate["label"]
+    ((50, 2), 'far')
     """
 
     def __init__(self, model: OpenSetRecognizer, by: str | None = None) -> None:
@@ -59,6 +66,8 @@ class InstanceReader:
             raise InvalidParameter(f"--by {by}: this field has another meaning. Choose another name for the field")
         self._model, self.by = model, by
         self._fields = fields_of(model, by)
+        self._cache: PredictiveCache | None = None
+        self._marks = self._fields._replace(features=())
         self._names = FIELDS if by is None else (*FIELDS, by)
 
     def read(self, body: bytes, *, lines: bool = False) -> list[JournalLine]:
@@ -100,9 +109,11 @@ class InstanceReader:
         features = fields.get("features")
         if not isinstance(features, dict):
             raise InvalidInstance(f"features is {brief(features)}. Expected an object of names and values")
-        for name, value in _nested(features):
+        of = self._model.trained.features
+        row = of.plain(features) if of.takes_rows and len(features) == len(of.names) else None
+        for name, value in () if row is not None else _nested(features):
             raise InvalidInstance(f"feature {brief(name)} is {brief(value)}. Expected a number, text, a list or null")
-        record = self._fields.record(fields)
+        record = (self._fields if row is None else self._marks).record(fields)
         if record.key is None:
             raise InvalidInstance("there is no key. Give each instance its own key: text or a whole number")
         limits.check_key(record.key)
@@ -114,11 +125,15 @@ class InstanceReader:
             limits.check_key(str(record.by))
         if len(orjson.dumps(features)) > MOST_BODY:
             raise InvalidInstance(f"features have more than {MOST_BODY} bytes. Leave out those that are not needed")
-        check_features(self._model.trained, record.features, record.found)
-        immediate, label = self._immediate(record.features), record.label
-        if label is not None:
+        line = JournalLine(record.key, record.time, features, None, record.label, record.by, row)
+        if row is None:
+            check_features(self._model.trained, record.features, record.found)
+            found = self._model.predict_proba_one(record.features)
+            line.immediate = self._immediate([*found], [*found.values()])
+        if record.label is not None:
             self._check_label(fields["label"])
-        return JournalLine(record.key, record.time, features, immediate if label is None else None, label, record.by)
+            line.immediate = line.row = None
+        return line
 
     def _check_label(self, label: object) -> None:
         if isinstance(label, float):  # also a number of more than 64 bits
@@ -130,15 +145,25 @@ class InstanceReader:
         except InvalidLabel as error:
             raise InvalidInstance(str(error)) from None
 
-    def _immediate(self, features: Mapping[Any, Any]) -> dict[str, Any]:
-        probabilities = self._model.predict_proba_one(features)
-        *_, unknown = probabilities
-        best = max(probabilities, key=probabilities.__getitem__)
-        known = probabilities[best] >= self._model.value.parameters.min_probability
+    def predict(self, lines: Sequence[JournalLine]) -> None:
+        """Add the immediate decisions of instances that are rows of numbers. Only one thread may call this method."""
+        if not (lines := [line for line in lines if line.row is not None]):
+            return
+        state = self._model.value
+        trained, stream = state.running
+        if self._cache is None or self._cache.stream is not stream:
+            self._cache = PredictiveCache(trained, stream, state.parameters)
+        labels, rows = self._cache.labels, np.array([line.row for line in lines], dtype=float)
+        for line, found in zip(lines, self._cache.probabilities(rows).tolist(), strict=True):
+            line.immediate = self._immediate(labels, found)
+
+    def _immediate(self, labels: Sequence[Label], found: list[float]) -> dict[str, Any]:
+        best = max(found)
+        known = best >= self._model.value.parameters.min_probability
         return {
-            "label": best if known else unknown,
-            "p_unknown": probabilities[unknown],
-            "probabilities": {str(label): value for label, value in probabilities.items()},
+            "label": labels[found.index(best) if known else -1],
+            "p_unknown": found[-1],
+            "probabilities": dict(zip(map(str, labels), found, strict=True)),
         }
 
 

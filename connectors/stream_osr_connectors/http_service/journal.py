@@ -11,11 +11,15 @@ import hashlib
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Condition
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
 from stream_osr.errors import ConnectorError
@@ -23,6 +27,7 @@ from stream_osr.support.atomic import flush_folder, private, write_whole
 
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..files.json_lines import JsonLinesSource
+from ..files.line_source import MAX_RECORD_BYTES, Rows
 from ..files.locking import Lock
 from ..files.open_file import why
 from ..growing_file import last_lines
@@ -37,8 +42,8 @@ RETRY_SECONDS = 0.5
 """Seconds between two attempts to write to a full disk."""
 WAIT_SECONDS = 0.2
 """Longest wait of the run for a new line before it applies commands."""
-_ALWAYS = ("key", "time", "features", "immediate")
-"""Fields of every line."""
+RECENT_NUMBERS = 1 << 21
+"""Most numbers of rows in memory that the run has not read. It reads earlier rows from the file."""
 
 
 class Entry(NamedTuple):
@@ -50,7 +55,8 @@ class Entry(NamedTuple):
     size: int
 
 
-class JournalLine(NamedTuple):
+@dataclass
+class JournalLine:
     """Content of a line.
 
     Attributes
@@ -63,16 +69,20 @@ class JournalLine(NamedTuple):
         True label, which the model learns.
     by
         Key of the stream.
+    row
+        Finite numbers of exactly the model's features, in its order. ``None``: the instance is labelled, or has other
+        values. The file does not have it.
     """
 
     key: str | int
     time: float | None
     features: dict[str, Any]
-    immediate: dict[str, Any] | None
+    immediate: dict[str, Any] | None = None
     label: str | int | bool | None = None
     by: str | int | None = None
+    row: Sequence[float] | None = None
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """Digest of the content without the immediate decision."""
         more = [] if self.label is None and self.by is None else [self.label, self.by]
@@ -80,7 +90,9 @@ class JournalLine(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, without label and key of the stream where there are none."""
-        return {name: each for name, each in self._asdict().items() if each is not None or name in _ALWAYS}
+        out = {"key": self.key, "time": self.time, "features": self.features, "immediate": self.immediate}
+        more = {"label": self.label, "by": self.by}
+        return out | {name: each for name, each in more.items() if each is not None}
 
 
 def digest_of(content: object) -> bytes:
@@ -125,6 +137,8 @@ class InstanceJournal:
     def __init__(self, path: Path, horizon: int, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._horizon, self._segment_bytes = horizon, segment_bytes
         self._entries: dict[bytes, Entry] = {}
+        self._recent = deque[tuple[int, JournalLine]]()
+        """Last lines with rows, and their numbers."""
         self._grown = Condition()
         self.last, self._end = 0, 0
         self.trouble, self.closing = "", False
@@ -177,12 +191,15 @@ class InstanceJournal:
         """
         if 0 < self._segment_bytes <= self._end:
             self._begin_segment()
-        data, entries = b"", list[Entry]()
+        contents, entries, recent = list[bytes](), list[Entry](), list[tuple[int, JournalLine]]()
         for line in lines:
             content = orjson.dumps({"n": self.last + 1, **line.as_dict()}, option=orjson.OPT_APPEND_NEWLINE)
             entries.append(Entry(self.last + 1, line.digest, self._end, len(content)))
             self._note(digest_of(line.key), entries[-1])
-            data += content
+            contents.append(content)
+            if line.row is not None and len(content) <= MAX_RECORD_BYTES:  # as the source of the file accepts
+                recent.append((self.last, line))
+        data = b"".join(contents)
         while data:
             try:
                 data = data[os.write(self._file, data) :]
@@ -200,8 +217,20 @@ class InstanceJournal:
         self.trouble = ""
         with self._grown:
             self.durable = self.last
+            self._recent.extend(recent)
+            while self._recent and len(self._recent) * len(self._recent[-1][1].row or ()) > RECENT_NUMBERS:
+                self._recent.popleft()
             self._grown.notify_all()
         return entries
+
+    def recent(self, n: int, end: float) -> list[JournalLine]:
+        """Take the lines from ``n`` to before ``end`` out of the memory, up to the first one that is not there."""
+        found = list[JournalLine]()
+        with self._grown:
+            while self._recent and (at := self._recent[0][0]) < end and at <= n + len(found):
+                line = self._recent.popleft()[1]
+                found += [line] if at >= n else []
+        return found
 
     def await_line(self, n: int, seconds: float) -> bool:
         """Wait until line ``n`` is on the disk. Return whether it is."""
@@ -290,8 +319,9 @@ def _entries(file: int, count: int) -> tuple[list[tuple[bytes, Entry]], int | No
 class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
     """The instances of a journal, as `stream-osr run` reads them. A line is yielded only when it is on the disk.
 
-    Positions are those of `JsonLinesSource` in a segment, with the number of the first instance of the segment.
-    ``row`` is the number of the instance.
+    Rows of numbers that have just arrived come from the memory of the journal. Positions are those of
+    `JsonLinesSource` in a segment, with the number of the first instance of the segment. ``row`` is the number of the
+    instance.
 
     Parameters
     ----------
@@ -302,6 +332,8 @@ class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
     """
 
     resumes = True
+    prompt = True
+    """Rows are those that have arrived."""
 
     def __init__(self, journal: InstanceJournal, fields: JsonFields) -> None:
         self._journal, self._fields = journal, fields
@@ -337,19 +369,38 @@ class JournalSource(BatchCloser, Iterator[Record | BadRecord]):
             self._row = n
 
     def __next__(self) -> Record | BadRecord:
+        self._await_line()
+        record = next(self._source)
+        return record._replace(position=self._passed(1, record.position))
+
+    def take_rows(self, features: Sequence[Any], most: int) -> Rows | None:
+        """Read the next instances, as far as they have arrived and are rows of numbers (`RowSource`)."""
+        self._await_line()
+        n, next_segment = self._row + 1, self._journal.segments.after(self._segment)
+        if not (lines := self._journal.recent(n, min(n + most, next_segment))):
+            return None
+        texts, position = self._source.pass_lines(len(lines))
+        values = np.array([line.row for line in lines], dtype=float)
+        keys, times = [line.key for line in lines], [line.time for line in lines]
+        return Rows(values, keys, times, texts, self._passed(len(lines), position), ())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def _await_line(self) -> None:
+        """Wait for the next line, and go to its segment."""
         while self._journal.durable <= self._row:
             self._call()
             self._journal.await_line(self._row + 1, WAIT_SECONDS)
         segment = self._journal.segments.of(self._row + 1)
         if segment != self._segment:
             self._open(segment)
-        self._row += 1
-        record = next(self._source)
-        return record._replace(position={**(record.position or {}), "row": self._row, "segment": segment.first})
 
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
+    def _passed(self, lines: int, position: Position | None) -> Position:
+        """Go on after some lines, and return the position."""
+        self._row += lines
+        return {**(position or {}), "row": self._row, "segment": self._segment.first}
 
     def _open(self, segment: JournalSegment) -> None:
         """Go to the beginning of a segment."""

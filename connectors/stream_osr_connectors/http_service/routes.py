@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -39,8 +39,7 @@ from ..page.live.followers import RETRY_AFTER, Followers, ServerSentEvent
 from . import messages
 from .acceptor import Accepted, Acceptor, NotWritten
 from .folder_run import FolderRun
-from .instances import MOST_BODY, InstanceReader, NotJson
-from .journal import JournalLine
+from .instances import MOST_BODY, MOST_INSTANCES, InstanceReader, NotJson
 from .messages import EVENTS, JSON, LINES
 from .openapi import STREAM, Operation, QueryNumber, document
 from .outputs import OutputFile
@@ -61,10 +60,10 @@ LIMIT = QueryNumber("limit", least=1, most=MOST_RECORDS, default=MOST_RECORDS)
 def make_app(
     run: FolderRun,
     acceptor: Acceptor,
+    reader: InstanceReader,
     hosts: KnownHosts,
     tokens: Tokens | None,
     *,
-    by: str | None = None,
     most_behind: int = MOST_BEHIND,
 ) -> ASGIApp:
     """Create the application.
@@ -75,16 +74,16 @@ def make_app(
         The run that decides.
     acceptor
         The thread that writes accepted instances.
+    reader
+        Reader of instances.
     hosts
         Accepted hosts and origins.
     tokens
         Tokens that requests below ``/v1`` need. ``None``: requests need no token, and commands are refused.
-    by
-        As for :class:`.instances.InstanceReader`.
     most_behind
         Most accepted instances that the run has not read.
     """
-    return RequestFilter(Routes(run, acceptor, InstanceReader(run.model, by), tokens, most_behind), hosts)
+    return RequestFilter(Routes(run, acceptor, reader, tokens, most_behind), hosts)
 
 
 class Routes:
@@ -99,6 +98,7 @@ class Routes:
         self._followers = Followers()
         self._statuses: Counter[int] = Counter()
         self._caught_up = False
+        self._settled = deque[tuple[asyncio.Future[list[Accepted]], list[Accepted] | Exception]]()
         routes = [Route(each.path, partial(each.handler, self), methods=[each.method]) for each in OPERATIONS]
         handlers: dict[Any, Any] = {errors.StreamOSRError: answer_failure, HTTPException: _answer_http_error}
         self._app = Starlette(
@@ -142,7 +142,7 @@ class Routes:
         if body is None:
             return error_answer(413, f"a request has at most {MOST_BODY} bytes")
         try:
-            accepted = await self._accept(await run_in_threadpool(self._reader.read, body, lines=lines))
+            accepted = await self._accept(body, lines=lines)
         except NotJson as error:
             return error_answer(400, str(error))
         except NotWritten as error:
@@ -155,24 +155,30 @@ class Routes:
         text = b"".join(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in answers)
         return Response(text, media_type=LINES)
 
-    async def _accept(self, lines: list[JournalLine]) -> list[Accepted] | None:
+    async def _accept(self, body: bytes, *, lines: bool) -> list[Accepted] | None:
         """Wait until instances are in the journal. Return ``None`` if too many wait."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[list[Accepted]] = loop.create_future()
 
-        def settle(outcome: list[Accepted] | Exception) -> None:
+        def done(outcome: list[Accepted] | Exception) -> None:
+            self._settled.append((result, outcome))
+            if len(self._settled) == 1 and not loop.is_closed():  # otherwise the loop has not taken the earlier ones
+                loop.call_soon_threadsafe(self._settle)
+
+        count = min(1 + body.count(b"\n"), MOST_INSTANCES) if lines else 1
+        taken = self._acceptor.submit(count, partial(self._reader.read, body, lines=lines), done)
+        return await result if taken else None
+
+    def _settle(self) -> None:
+        """Continue the requests that the acceptor has answered."""
+        while self._settled:
+            result, outcome = self._settled.popleft()
             if result.done():
-                return
+                continue
             if isinstance(outcome, Exception):
                 result.set_exception(outcome)
             else:
                 result.set_result(outcome)
-
-        def done(outcome: list[Accepted] | Exception) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, outcome)
-
-        return await result if self._acceptor.submit(lines, done) else None
 
     def _trouble(self) -> str:
         """Return why instances cannot be accepted now, or empty text."""

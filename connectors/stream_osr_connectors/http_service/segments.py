@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from bisect import bisect_right
@@ -55,6 +56,10 @@ class JournalSegments:
         """Return the segment that instance ``n`` is in, or will be in. Before the first segment: the first one."""
         found = self._all
         return found[max(0, bisect_right(found, n, key=lambda each: each.first) - 1)]
+
+    def after(self, segment: JournalSegment) -> float:
+        """Return the number of the first instance after a segment, or infinity."""
+        return next((each.first for each in self._all if each.first > segment.first), math.inf)
 
     def add(self, first: int) -> int:
         """Create an empty segment at the end, and return its open file.

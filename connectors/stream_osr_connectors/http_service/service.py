@@ -16,6 +16,7 @@ from ..page.live.access import KnownHosts, Tokens
 from ..page.live.page_host import address_of, configure, run_server
 from .acceptor import Acceptor
 from .folder_run import FolderRun
+from .instances import InstanceReader
 from .routes import make_app
 
 
@@ -61,10 +62,11 @@ def serve(
             folder, model, horizon=horizon, checkpoint_every=checkpoint_every, segment_bytes=segment_bytes,
             by=by, contributions=contributions, carries=carries,
         )  # fmt: skip
-        acceptor = Acceptor(run.journal)
+        reader = InstanceReader(run.model, by)
+        acceptor = Acceptor(run.journal, reader.predict)
         host, port = listening.getsockname()[:2]
         hosts = KnownHosts(host, port, names)
-        server = uvicorn.Server(configure(make_app(run, acceptor, hosts, tokens, by=by)))
+        server = uvicorn.Server(configure(make_app(run, acceptor, reader, hosts, tokens)))
 
         def end() -> None:
             server.should_exit = True

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
@@ -28,10 +28,14 @@ IDLE_SECONDS = 10.0
 """Time limit in seconds for a complete request, from the connection or the previous response."""
 SLOW_SECONDS = 30.0
 """Time limit in seconds for a client that does not read a response."""
+MOST_HEAD = 1 << 16
+"""Most bytes of a request without its body."""
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """A connection of uvicorn with two deadlines: for a complete request, and for reading a response.
+
+    The parser does not limit the head of a request. This class does.
 
     If there are more than ``MOST_CONNECTIONS``, the connection that has been idle for the longest time is closed.
     Connections that wait for a response, including event streams, are never closed for another connection.
@@ -39,6 +43,7 @@ class Connection(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
+    _head = 0
 
     @property
     def is_idle(self) -> bool:
@@ -57,7 +62,11 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process a part of a request. Only a complete request ends the deadline."""
+        before, in_body = self.cycle, self.cycle is not None and self.cycle.more_body
         super().data_received(data)
+        self._head = 0 if in_body or self.cycle is not before else self._head + len(data)
+        if self._head > MOST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
         self._wait()
 
     def on_response_complete(self) -> None:
@@ -142,7 +151,6 @@ def configure(app: ASGIApp) -> uvicorn.Config:
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=STOP_SECONDS,
         limit_concurrency=MOST_CONNECTIONS + 1,
-        h11_max_incomplete_event_size=1 << 16,
     )
 
 
