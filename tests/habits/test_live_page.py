@@ -208,3 +208,8 @@ def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.Mo
             one.settimeout(10)
             while one.recv(1000):
                 pass
+
+
+def test_a_head_without_end_is_refused(page: Page) -> None:
+    with opened(page, b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + (1 << 17) * b"x") as one:
+        assert code(one) == b"400"
