@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import class_places
-from stream_osr.model.jit import Array, kernel, summing_kernel
+from stream_osr.model.elementwise import exp_each_using
+from stream_osr.model.jit import Array, fused_borrowing_kernel, kernel
 
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
@@ -111,14 +112,11 @@ def fit_place(
 
 def _at(
     places: class_places.Places, window: Window, place: Array
-) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
-    """Rows moved back from a place, with residuals and categories, and the densities at other places."""
-    rows, volume = (
-        class_places.returned(places, window.rows, place),
-        class_places.log_volume(places, window.rows, place),
-    )
-    residual = class_places.in_each(places, rows) if place.any() or len(window.rows.lack) else window.residual
-    return (rows, residual, window.category), (window.log_stay + volume, window.log_outlier + volume)
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Rows moved back from a place, with their categories, and the densities at other places."""
+    volume = class_places.log_volume(places, window.rows, place)
+    rows = class_places.returned(places, window.rows, place)
+    return (rows, window.category), (window.log_stay + volume, window.log_outlier + volume)
 
 
 def _offsets(places: class_places.Places, at: Array) -> tuple[Array, Array]:
@@ -180,7 +178,7 @@ def _spread(places: class_places.Places, at: Array, precision: Array) -> tuple[A
 @kernel
 def _run(
     places: class_places.Places,
-    given: tuple[Array, Array, Array],
+    given: tuple[Array, Array],
     beside: tuple[Array, Array],
     moving: Moving,
     value: Array,
@@ -197,19 +195,20 @@ def _run(
     -------
     The change, and the information on it, shape (f, f).
     """
-    numbers, original, category = given
-    count, n, d = original.shape
+    numbers, category = given
+    (n, d), count = numbers.shape, len(places.log_weight)
     begun, value = value, np.zeros(len(value))
     f, gains = len(value), moving.back.shape[2]
-    sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
-    share, weight, pulled, parts = sums
-    residual, move, normal = original, np.zeros((count, d)), np.eye(f)
+    sums = make_sums(places, n)
+    share, weight, pulled, parts = sums.share, sums.weight, sums.pulled, sums.parts
+    rows, normal = numbers, np.eye(f)
     for heat in heats:
         log_share = np.zeros(3)
         for _ in range(rounds):
             volume, shift = 0.5 * d * np.log(heat), np.zeros(d)
             for j in range(f - gains):
                 shift += value[j] * moving.direction[j]
+            rows = numbers - shift
             if gains:
                 stretch = np.eye(d)
                 for j in range(gains):
@@ -218,16 +217,11 @@ def _run(
                         for b in range(d):
                             stretch[a, b] += own * places.forward[moving.at[j], b]
                 volume += np.linalg.slogdet(stretch)[1]
-                rows, residual = np.dot(numbers - shift, np.linalg.inv(stretch)), np.empty((count, n, d))
-                for k in range(count):
-                    residual[k] = np.dot(rows, places.factor[k]) - places.whitened[k]
-            else:
-                for k in range(count):
-                    move[k] = np.dot(shift, places.factor[k])
-            weight[:], pulled[:], parts[:] = 0.0, 0.0, 0.0
-            classes = residual, move, original, places.log_weight - volume, category
-            others = beside[0], beside[1], log_share
-            _sum_expected(classes, others, heat, places.cut if heat == 1.0 else np.inf, sums)
+                rows = np.dot(rows, np.linalg.inv(stretch))
+            cut = places.cut if heat == 1.0 else np.inf
+            sum_expected(
+                places, (rows, numbers, category), (beside[0], beside[1], log_share), (volume, heat, cut), sums
+            )
             if heat == 1.0:
                 log_share = log_of_shares(parts / n)
             normal, pull = np.zeros((f, f)), np.zeros(f)
@@ -235,10 +229,11 @@ def _run(
                 normal[j, j] = 1.0 / max(1.0, ((begun[j] + value[j]) / FAR) ** 2)
                 pull[j] = -normal[j, j] * begun[j]
             for k in range(count):
-                normal += weight[k] * moving.precision[k]
-                pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])
+                if weight[k] > 0.0:
+                    normal += weight[k] * moving.precision[k]
+                    pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])
             if gains and by_spread:
-                _add_spread(moving, residual, share, weight, value, normal, pull)
+                _add_spread(places, moving, rows, share, weight, value, normal, pull)
             step = np.linalg.solve(normal, pull)
             step = np.where(moving.is_gain, np.maximum(step, class_places.LEAST_FACTOR - 1.0), step)
             change = np.abs(step - value).max() if f else 0.0
@@ -250,16 +245,24 @@ def _run(
 
 @kernel
 def _add_spread(
-    moving: Moving, residual: Array, share: Array, weight: Array, value: Array, normal: Array, pull: Array
+    places: class_places.Places,
+    moving: Moving,
+    rows: Array,
+    share: Array,
+    weight: Array,
+    value: Array,
+    normal: Array,
+    pull: Array,
 ) -> None:
     """Add the information of the spread within classes on the gains to ``normal`` and ``pull``."""
-    count = residual.shape[0]
     f, gains = len(value), moving.back.shape[2]
     first, score, information = f - gains, np.zeros(gains), np.zeros((gains, gains))
-    for k in range(count):
+    for k in range(len(weight)):
         if weight[k] <= class_places.NEGLIGIBLE:
             continue
-        square = np.dot((residual[k] * share[:, k : k + 1]).T, residual[k])
+        some = np.flatnonzero(share[k] > class_places.NEGLIGIBLE)
+        residual = np.dot(rows[some], places.factor[k]) - places.whitened[k]
+        square = np.dot((residual * share[k][some].reshape(-1, 1)).T, residual)
         score += (moving.toward[k, :, first:] * np.dot(square, moving.back[k])).sum(axis=0) - weight[k]
         information += weight[k] * moving.by_spread[k]
     own = 1.0 + value[first:]
@@ -273,66 +276,153 @@ def expected(places: class_places.Places, window: Window, place: Array, log_shar
 
     The classes compete with those at the place before and with the broad Gaussian, with the log shares of the three.
     """
-    n, d = window.rows.numbers.shape
-    (_, residual, category), (log_stay, log_outlier) = _at(places, window, place)
-    count = len(places.log_weight)
-    sums = np.empty((n, count)), np.zeros(count), np.zeros((count, d)), np.zeros(3)
-    given = residual, np.zeros((count, d)), residual, places.log_weight, category
-    _sum_expected(given, (log_stay, log_outlier, log_share), 1.0, places.cut, sums)
-    return sums[0]
+    (rows, category), beside = _at(places, window, place)
+    return _expected(places, (rows, rows, category), (*beside, log_share))
 
 
-@summing_kernel
-def _sum_expected(
-    given: tuple[Array, Array, Array, Array, Array],
+@kernel
+def _expected(
+    places: class_places.Places, given: tuple[Array, Array, Array], beside: tuple[Array, Array, Array]
+) -> Array:
+    sums = make_sums(places, len(given[0]))
+    sum_expected(places, given, beside, (0.0, 1.0, places.cut), sums)
+    return np.ascontiguousarray(sums.share.T)
+
+
+class Sums(NamedTuple):
+    """Sums over n instances in K Gaussians, and scratch space.
+
+    Attributes
+    ----------
+    share
+        Responsibilities, shape (K, n).
+    weight, pulled
+        Their sums, shape (K,), and the sums of the residuals, shape (K, d), without negligible ones.
+    parts
+        Sums of the responsibilities of all classes, of those at the place before, and of the broad Gaussian, (3,).
+    columns, room
+        Scratch space: moved rows, shape (d, n), and some numbers for each instance, shape (7, n).
+    power
+        Scratch space for exponentials, shape (K n,).
+    """
+
+    share: Array
+    weight: Array
+    pulled: Array
+    parts: Array
+    columns: Array
+    room: Array
+    power: Array
+
+
+@kernel
+def make_sums(places: class_places.Places, n: int) -> Sums:
+    """Make the space for the sums over n instances."""
+    count, d = places.whitened.shape
+    share, columns, room = np.empty((count, n)), np.empty((d, n)), np.empty((7, n))
+    return Sums(share, np.zeros(count), np.zeros((count, d)), np.zeros(3), columns, room, np.empty(count * n, np.int64))
+
+
+@fused_borrowing_kernel
+def _distances(factor: Array, whitened: Array, columns: Array, side: Array, out: Array) -> None:
+    """Write squared distances from a Gaussian with a lower triangular factor to ``out``, shape (n,)."""
+    d, n = columns.shape
+    for i in range(n):
+        out[i] = 0.0
+    for a in range(d):
+        for i in range(n):
+            side[i] = -whitened[a]
+        b = a
+        while b + 4 <= d:  # four at a time: the sums are read and written a quarter as often
+            p, q, r, s = factor[b, a], factor[b + 1, a], factor[b + 2, a], factor[b + 3, a]
+            for i in range(n):
+                side[i] += p * columns[b, i] + q * columns[b + 1, i] + r * columns[b + 2, i] + s * columns[b + 3, i]
+            b += 4
+        while b < d:
+            p = factor[b, a]
+            for i in range(n):
+                side[i] += p * columns[b, i]
+            b += 1
+        for i in range(n):
+            out[i] += side[i] * side[i]
+
+
+@fused_borrowing_kernel
+def sum_expected(
+    places: class_places.Places,
+    given: tuple[Array, Array, Array],
     beside: tuple[Array, Array, Array],
-    heat: float,
-    cut: float,
-    sums: tuple[Array, Array, Array, Array],
+    terms: tuple[float, float, float],
+    sums: Sums,
 ) -> None:
-    """Compute the responsibilities of the classes after moves, and their sums.
+    """Compute the responsibilities of the classes for moved rows, and their sums.
 
     Parameters
     ----------
+    places
+        Known classes.
     given
-        Residuals, shape (K, n, d), moves that are subtracted from them, shape (K, d), the residuals to sum, a
-        constant for each Gaussian, shape (K,), and the log probabilities of the categories, shape (n, K).
+        Moved rows, and the rows whose residuals are summed, shape (n, d), and the log probabilities of the categories,
+        shape (n, K).
     beside
         Log densities at the place before and in the broad Gaussian, shape (n,), and log shares of the three.
-    heat, cut
-        Factor of the variances, and squared distance from which an instance does not count.
+    terms
+        Log of the volume, factor of the variances, and squared distance from which an instance does not count.
     sums
-        Results: responsibilities, shape (n, K), their sums, shape (K,), sums of the residuals, shape (K, d), and the
-        sums of the responsibilities of the three, shape (3,).
+        The results.
     """
-    residual, move, original, constant, category = given
-    log_stay, log_outlier, log_share = beside
-    share, weight, pulled, parts = sums
-    count, n, d = residual.shape
+    (moved, rows, category), (log_stay, log_outlier, log_share), (volume, heat, cut) = given, beside, terms
+    share, weight, pulled, parts, columns, room, power = sums
+    (count, n), d = share.shape, columns.shape[0]
+    side, nearest, peak, here, stays, other = room[0], room[1], room[2], room[3], room[4], room[5]
     for i in range(n):
-        nearest, peak = np.inf, max(log_stay[i] + log_share[1], log_outlier[i] + log_share[2])
-        for k in range(count):
-            distance = 0.0
-            for a in range(d):
-                distance += (residual[k, i, a] - move[k, a]) ** 2
-            nearest = min(nearest, distance)
-            share[i, k] = constant[k] + category[i, k] - 0.5 * distance / heat + log_share[0]
-            peak = max(peak, share[i, k])
-        here = 0.0
-        for k in range(count):
-            share[i, k] = np.exp(share[i, k] - peak)
-            here += share[i, k]
-        stays, other = np.exp(log_stay[i] + log_share[1] - peak), np.exp(log_outlier[i] + log_share[2] - peak)
-        whole = here + stays + other
-        parts[0] += here / whole
-        parts[1] += stays / whole
-        parts[2] += other / whole
-        for k in range(count):
-            share[i, k] = share[i, k] / whole if nearest < cut else 0.0
-            if share[i, k] > class_places.NEGLIGIBLE:
-                weight[k] += share[i, k]
+        for a in range(d):
+            columns[a, i] = moved[i, a]
+        nearest[i], here[i] = np.inf, 0.0
+        stays[i], other[i] = log_stay[i] + log_share[1], log_outlier[i] + log_share[2]
+        peak[i] = max(stays[i], other[i])
+    for k in range(count):
+        own, constant = share[k], places.log_weight[k] - volume + log_share[0]
+        _distances(places.factor[k], places.whitened[k], columns, side, own)
+        for i in range(n):
+            nearest[i] = min(nearest[i], own[i])
+            own[i] = constant + category[i, k] - 0.5 * own[i] / heat
+            peak[i] = max(peak[i], own[i])
+    for k in range(count):
+        own = share[k]
+        for i in range(n):
+            own[i] -= peak[i]
+    for i in range(n):
+        stays[i] -= peak[i]
+        other[i] -= peak[i]
+    exp_each_using(power, share.reshape(count * n))
+    exp_each_using(power[: 2 * n], room[4:6].reshape(2 * n))
+    for k in range(count):
+        own = share[k]
+        for i in range(n):
+            here[i] += own[i]
+    parts[:] = 0.0
+    for i in range(n):
+        whole = here[i] + stays[i] + other[i]
+        parts[0] += here[i] / whole
+        parts[1] += stays[i] / whole
+        parts[2] += other[i] / whole
+        peak[i] = 1.0 / whole if nearest[i] < cut else 0.0
+    for k in range(count):
+        own, total = share[k], pulled[k]
+        weight[k], total[:] = 0.0, 0.0
+        for i in range(n):
+            own[i] *= peak[i]
+        for i in range(n):
+            if own[i] > class_places.NEGLIGIBLE:
+                weight[k] += own[i]
                 for a in range(d):
-                    pulled[k, a] += share[i, k] * original[k, i, a]
+                    total[a] += own[i] * rows[i, a]
+        for a in range(d):  # in place: no later coordinate needs an earlier one
+            residual = -weight[k] * places.whitened[k, a]
+            for b in range(a, d):
+                residual += total[b] * places.factor[k, b, a]
+            total[a] = residual
 
 
 @kernel

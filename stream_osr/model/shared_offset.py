@@ -132,12 +132,12 @@ class SharedOffset(NamedTuple):
     before: float
     after: float
     gain: float
-    stayed: float
-    classes: int
-    common: float
     size: float
     parameters: int
     is_one_enough: bool = False
+    stayed: float = 0.0
+    classes: int = 0
+    common: float = 0.0
 
     @property
     def is_near(self) -> bool:
@@ -192,6 +192,9 @@ def find_shared_offset(
     if track:
         fitted, begun = (each._replace(log_stay=np.full_like(each.log_stay, -np.inf)) for each in (window, begun))
     least = SMALL * np.sqrt(max(1.0, WINDOW / len(rows)))
+    before, stays = at_place(places, window.rows, now, window.category, window.residual)
+    seen = _Stay(_typical_share(places, before), stays, log_likelihood(stays, window.log_outlier))
+    present, size = (places, window, seen), independent * len(rows)
     offsets, found = np.stack([free, np.zeros_like(free)]), list[SharedOffset]()
     for begin in (now,) if track else (np.zeros_like(now), _candidate(places, begun, free)):
         place, _ = fit_place(places, begun, begin, offsets, HEATS, passes=2)
@@ -204,11 +207,11 @@ def find_shared_offset(
             large = offsets & (np.abs(shift_of(places, place)) > least)
             begin = np.where(large, place, 0.0)
             place, _ = fit_place(places, fitted, begin, large, HEATS[-1:], passes=PASSES)
-        found.append(_describe(places, window, place, now, independent))
-    found.append(_describe(places, window, _scaled(places, begun), now, independent, one_factor=True))
+        found.append(_described(*present, place, now, size))
+    found.append(_described(*present, _scaled(places, begun), now, size, one_factor=True))
     best = max(found, key=_order)
     if not best.is_near or len(free) > MOST_FEATURES:  # or too many gains
-        return best
+        return _judged(*present, best, independent)
     both, kept, by_spread = np.stack([free, free]), np.zeros_like(offsets), not is_narrow(places, rows, independent)
     for rounds in (1, ROUNDS):
         place, information = fit_place(
@@ -217,11 +220,12 @@ def find_shared_offset(
         kept[1, free] = place[1, free] ** 2 * information[free.sum() :] * independent > SURE**2
         kept[1] &= place[1] > LEAST_FACTOR - 1.0 + NEGLIGIBLE  # a value that all rows have has no spread
         if not kept.any():
-            return best
+            return _judged(*present, best, independent)
     kept[0] = kept[1] | (free & (np.abs(shift_of(places, place)) > least))
     begin = np.where(kept, place, 0.0)
     place, _ = fit_place(places, fitted, begin, kept, HEATS[-1:], by_spread=by_spread, passes=PASSES)
-    return max(best, _describe(places, window, place, now, independent), key=_order)
+    best = max(best, _described(*present, place, now, size), key=_order)
+    return _judged(*present, best, independent)
 
 
 def _typical_share(places: Places, distance: Array) -> float:
@@ -305,16 +309,37 @@ def _thinned(rows: Array, most: int) -> Array:
     return rows if len(rows) <= most else rows[np.linspace(0.0, len(rows) - 1.0, most).astype(int)]
 
 
-def _describe(
-    places: Places, window: Window, place: Array, now: Array, independent: float, *, one_factor: bool = False
+class _Stay(NamedTuple):
+    """Present place in a window: typical share, log joint densities (n, K), and log likelihoods (n,)."""
+
+    typical: float
+    log_joint: Array
+    log_likelihood: Array
+
+
+def _described(
+    places: Places, window: Window, stays: _Stay, place: Array, now: Array, size: float, *, one_factor: bool = False
 ) -> SharedOffset:
-    """Describe how well a place explains a window."""
+    """Describe how well a place explains a window, up to what :func:`_judged` adds."""
     distance, there = at_place(places, window.rows, place, window.category, window.residual)
-    before, stay = at_place(places, window.rows, now, window.category, window.residual)
-    parts = np.stack([log_sum(there), log_sum(stay), window.log_outlier], axis=1)
+    gain = log_likelihood(there, window.log_outlier) - stays.log_likelihood
+    gain = np.clip(gain, -MOST_GAIN, MOST_GAIN)
+    gains = int(np.count_nonzero(place[1]))
+    parameters = 1 if one_factor else min(int(np.count_nonzero(place[0])), len(places.outlier)) + gains
+    after = _typical_share(places, distance)
+    return SharedOffset(place, now, stays.typical, after, float(gain.mean()), size, parameters, one_factor)
+
+
+def _judged(places: Places, window: Window, stays: _Stay, found: SharedOffset, independent: float) -> SharedOffset:
+    """Find the classes that a place explains, unless too few instances are there or gain."""
+    place, now = found.place, found.now
+    if found.after < LEAST_THERE or found.gain < LEAST_GAIN:
+        return found
+    there = at_place(places, window.rows, place, window.category, window.residual)[1]
+    parts = np.stack([log_sum(there), log_sum(stays.log_joint), window.log_outlier], axis=1)
     density = np.exp(parts - parts.max(axis=1, keepdims=True)) / [1.0, 1.0, NO_CLASS]
     shares = fit_shares(density, SHARE_ROUNDS)
-    here, stays, _ = shares
+    here, stayed, _ = shares
     rest = np.ascontiguousarray(density[:, ::2])
     without = rest @ fit_shares(rest, SHARE_ROUNDS)
     evidence = independent * float(np.log(density @ shares / without).sum())
@@ -332,24 +357,13 @@ def _describe(
     replaces = (
         places.share_of_largest >= DOMINANT and share[:, places.group == places.largest].sum() > 0.5 * count.sum()
     )
-    is_one_enough = one_factor or bool(replaces)
+    is_one_enough = found.is_one_enough or bool(replaces)
     one_is_there = is_one_enough and (share.sum(axis=1) > CERTAIN).sum() * independent > 1.0
-    gain = log_likelihood(there, window.log_outlier) - log_likelihood(stay, window.log_outlier)
-    gain = np.clip(gain, -MOST_GAIN, MOST_GAIN)
-    return SharedOffset(
-        place,
-        now,
-        _typical_share(places, before),
-        _typical_share(places, distance),
-        float(gain.mean()),
-        float(stays / (here + stays)) if evidence > SURE else 0.0,
-        max(int((there_surely > least).sum()), int(one_is_there)),
-        float(1.0 - alone),
-        independent * len(window.log_stay),
-        1
-        if one_factor
-        else min(int(np.count_nonzero(place[0])), len(places.outlier)) + int(np.count_nonzero(place[1])),
-        is_one_enough,
+    return found._replace(
+        stayed=float(stayed / (here + stayed)) if evidence > SURE else 0.0,
+        classes=max(int((there_surely > least).sum()), int(one_is_there)),
+        common=float(1.0 - alone),
+        is_one_enough=is_one_enough,
     )
 
 
