@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_osr.model import class_places
 from stream_osr.model.elementwise import exp_each_using
-from stream_osr.model.jit import Array, fused_borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, fused_borrowing_kernel, kernel
 
 ROUNDS, CONVERGED = 20, 3e-3
 """Most rounds of EM, and the largest change of the last round, in standard deviations of a feature."""
@@ -199,16 +199,15 @@ def _run(
     (n, d), count = numbers.shape, len(places.log_weight)
     begun, value = value, np.zeros(len(value))
     f, gains = len(value), moving.back.shape[2]
-    sums = make_sums(places, n)
+    sums = make_sums(places, numbers, gains == 0)
     share, weight, pulled, parts = sums.share, sums.weight, sums.pulled, sums.parts
-    rows, normal = numbers, np.eye(f)
+    rows, normal, move = numbers, np.eye(f), np.zeros((count, d))
     for heat in heats:
         log_share = np.zeros(3)
         for _ in range(rounds):
             volume, shift = 0.5 * d * np.log(heat), np.zeros(d)
             for j in range(f - gains):
                 shift += value[j] * moving.direction[j]
-            rows = numbers - shift
             if gains:
                 stretch = np.eye(d)
                 for j in range(gains):
@@ -217,10 +216,14 @@ def _run(
                         for b in range(d):
                             stretch[a, b] += own * places.forward[moving.at[j], b]
                 volume += np.linalg.slogdet(stretch)[1]
-                rows = np.dot(rows, np.linalg.inv(stretch))
+                rows = np.dot(numbers - shift, np.linalg.inv(stretch))
+                put_side_by_side(rows, sums.columns)
+            else:
+                for k in range(count):
+                    move[k] = np.dot(shift, places.factor[k])
             cut = places.cut if heat == 1.0 else np.inf
             sum_expected(
-                places, (rows, numbers, category), (beside[0], beside[1], log_share), (volume, heat, cut), sums
+                places, (numbers, move, category), (beside[0], beside[1], log_share), (volume, heat, cut), sums
             )
             if heat == 1.0:
                 log_share = log_of_shares(parts / n)
@@ -230,8 +233,7 @@ def _run(
                 pull[j] = -normal[j, j] * begun[j]
             for k in range(count):
                 if weight[k] > 0.0:
-                    normal += weight[k] * moving.precision[k]
-                    pull += moving.size[k] * np.dot(pulled[k], moving.toward[k])
+                    _add_information(k, weight[k], pulled[k], moving, normal, pull)
             if gains and by_spread:
                 _add_spread(places, moving, rows, share, weight, value, normal, pull)
             step = np.linalg.solve(normal, pull)
@@ -241,6 +243,18 @@ def _run(
             if change < CONVERGED:
                 break
     return value, normal
+
+
+@borrowing_kernel
+def _add_information(k: int, weight: float, pulled: Array, moving: Moving, normal: Array, pull: Array) -> None:
+    """Add the information of the instances of a Gaussian to ``normal`` and ``pull``."""
+    d, f = moving.toward.shape[1:]
+    for j in range(f):
+        for other in range(f):
+            normal[j, other] += weight * moving.precision[k, j, other]
+    for a in range(d):
+        for j in range(f):
+            pull[j] += moving.size[k, j] * pulled[a] * moving.toward[k, a, j]
 
 
 @kernel
@@ -276,16 +290,18 @@ def expected(places: class_places.Places, window: Window, place: Array, log_shar
 
     The classes compete with those at the place before and with the broad Gaussian, with the log shares of the three.
     """
-    (rows, category), beside = _at(places, window, place)
-    return _expected(places, (rows, rows, category), (*beside, log_share))
+    given, beside = _at(places, window, place)
+    return _expected(places, given, (*beside, log_share))
 
 
 @kernel
 def _expected(
-    places: class_places.Places, given: tuple[Array, Array, Array], beside: tuple[Array, Array, Array]
+    places: class_places.Places, given: tuple[Array, Array], beside: tuple[Array, Array, Array]
 ) -> Array:
-    sums = make_sums(places, len(given[0]))
-    sum_expected(places, given, beside, (0.0, 1.0, places.cut), sums)
+    rows, category = given
+    sums = make_sums(places, rows, False)
+    still = np.zeros(places.whitened.shape)
+    sum_expected(places, (rows, still, category), beside, (0.0, 1.0, places.cut), sums)
     return np.ascontiguousarray(sums.share.T)
 
 
@@ -300,51 +316,81 @@ class Sums(NamedTuple):
         Their sums, shape (K,), and the sums of the residuals, shape (K, d), without negligible ones.
     parts
         Sums of the responsibilities of all classes, of those at the place before, and of the broad Gaussian, (3,).
-    columns, room
-        Scratch space: moved rows, shape (d, n), and some numbers for each instance, shape (7, n).
+    residual
+        Residuals from each Gaussian, in its whitened coordinates, shape (K, d, n), or none if rows change.
+    columns
+        Rows side by side, shape (d, n).
+    room
+        Scratch space for some numbers of each instance, shape (6, n).
     power
-        Scratch space for exponentials, shape (K n,).
+        Scratch space for exponentials, shape (m,).
     """
 
     share: Array
     weight: Array
     pulled: Array
     parts: Array
+    residual: Array
     columns: Array
     room: Array
     power: Array
 
 
 @kernel
-def make_sums(places: class_places.Places, n: int) -> Sums:
-    """Make the space for the sums over n instances."""
-    count, d = places.whitened.shape
-    share, columns, room = np.empty((count, n)), np.empty((d, n)), np.empty((7, n))
-    return Sums(share, np.zeros(count), np.zeros((count, d)), np.zeros(3), columns, room, np.empty(count * n, np.int64))
+def make_sums(places: class_places.Places, rows: Array, stored: bool) -> Sums:
+    """Make the space for the sums over rows, shape (n, d), with their residuals if these are to be ``stored``."""
+    (count, d), n = places.whitened.shape, len(rows)
+    residual, columns = np.empty((count if stored else 0, d, n)), np.empty((d, n))
+    put_side_by_side(rows, columns)
+    for k in range(len(residual)):
+        for a in range(d):
+            write_residual(places.factor[k], places.whitened[k], a, columns, residual[k, a])
+    room, power = np.empty((6, n)), np.empty(max(count, 2) * n, np.int64)
+    share, pulled = np.empty((count, n)), np.zeros((count, d))
+    return Sums(share, np.zeros(count), pulled, np.zeros(3), residual, columns, room, power)
+
+
+@borrowing_kernel
+def put_side_by_side(rows: Array, columns: Array) -> None:
+    """Write rows, shape (n, d), side by side."""
+    for i in range(rows.shape[0]):
+        for a in range(rows.shape[1]):
+            columns[a, i] = rows[i, a]
 
 
 @fused_borrowing_kernel
-def _distances(factor: Array, whitened: Array, columns: Array, side: Array, out: Array) -> None:
-    """Write squared distances from a Gaussian with a lower triangular factor to ``out``, shape (n,)."""
-    d, n = columns.shape
+def write_residual(factor: Array, whitened: Array, a: int, columns: Array, out: Array) -> None:
+    """Write coordinate ``a`` of the residuals from a Gaussian with a lower triangular factor to ``out``, shape (n,)."""
+    (d, n), b = columns.shape, a
+    for i in range(n):
+        out[i] = -whitened[a]
+    while b + 4 <= d:  # four at a time: the sums are read and written a quarter as often
+        p, q, r, s = factor[b, a], factor[b + 1, a], factor[b + 2, a], factor[b + 3, a]
+        for i in range(n):
+            out[i] += p * columns[b, i] + q * columns[b + 1, i] + r * columns[b + 2, i] + s * columns[b + 3, i]
+        b += 4
+    while b < d:
+        p = factor[b, a]
+        for i in range(n):
+            out[i] += p * columns[b, i]
+        b += 1
+
+
+@fused_borrowing_kernel
+def _distances(k: int, places: class_places.Places, move: Array, sums: Sums, out: Array) -> None:
+    """Write squared distances from a Gaussian to ``out``, shape (n,), from residuals if there are any."""
+    (d, n), stored = sums.columns.shape, sums.residual.shape[0] > 0
     for i in range(n):
         out[i] = 0.0
     for a in range(d):
+        side, by = sums.room[5], move[k, a]
+        if stored:
+            side = sums.residual[k, a]
+        else:
+            write_residual(places.factor[k], places.whitened[k], a, sums.columns, side)
         for i in range(n):
-            side[i] = -whitened[a]
-        b = a
-        while b + 4 <= d:  # four at a time: the sums are read and written a quarter as often
-            p, q, r, s = factor[b, a], factor[b + 1, a], factor[b + 2, a], factor[b + 3, a]
-            for i in range(n):
-                side[i] += p * columns[b, i] + q * columns[b + 1, i] + r * columns[b + 2, i] + s * columns[b + 3, i]
-            b += 4
-        while b < d:
-            p = factor[b, a]
-            for i in range(n):
-                side[i] += p * columns[b, i]
-            b += 1
-        for i in range(n):
-            out[i] += side[i] * side[i]
+            apart = side[i] - by
+            out[i] += apart * apart
 
 
 @fused_borrowing_kernel
@@ -362,8 +408,8 @@ def sum_expected(
     places
         Known classes.
     given
-        Moved rows, and the rows whose residuals are summed, shape (n, d), and the log probabilities of the categories,
-        shape (n, K).
+        The rows whose residuals are summed, shape (n, d), moves that are subtracted from the residuals in ``sums``,
+        shape (K, d), and the log probabilities of the categories, shape (n, K).
     beside
         Log densities at the place before and in the broad Gaussian, shape (n,), and log shares of the three.
     terms
@@ -371,19 +417,17 @@ def sum_expected(
     sums
         The results.
     """
-    (moved, rows, category), (log_stay, log_outlier, log_share), (volume, heat, cut) = given, beside, terms
-    share, weight, pulled, parts, columns, room, power = sums
+    (rows, move, category), (log_stay, log_outlier, log_share), (volume, heat, cut) = given, beside, terms
+    share, weight, pulled, parts, _, columns, room, power = sums
     (count, n), d = share.shape, columns.shape[0]
-    side, nearest, peak, here, stays, other = room[0], room[1], room[2], room[3], room[4], room[5]
+    nearest, peak, here, stays, other = room[0], room[1], room[2], room[3], room[4]
     for i in range(n):
-        for a in range(d):
-            columns[a, i] = moved[i, a]
         nearest[i], here[i] = np.inf, 0.0
         stays[i], other[i] = log_stay[i] + log_share[1], log_outlier[i] + log_share[2]
         peak[i] = max(stays[i], other[i])
     for k in range(count):
         own, constant = share[k], places.log_weight[k] - volume + log_share[0]
-        _distances(places.factor[k], places.whitened[k], columns, side, own)
+        _distances(k, places, move, sums, own)
         for i in range(n):
             nearest[i] = min(nearest[i], own[i])
             own[i] = constant + category[i, k] - 0.5 * own[i] / heat
@@ -396,7 +440,7 @@ def sum_expected(
         stays[i] -= peak[i]
         other[i] -= peak[i]
     exp_each_using(power, share.reshape(count * n))
-    exp_each_using(power[: 2 * n], room[4:6].reshape(2 * n))
+    exp_each_using(power[: 2 * n], room[3:5].reshape(2 * n))
     for k in range(count):
         own = share[k]
         for i in range(n):
