@@ -17,11 +17,11 @@ import numpy as np
 
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dish_statistics import Dishes, distance_from, log_predictive_without
-from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, log_each_using, total_of
 from stream_osr.model.feature_space.binary_features import BinaryFeatures
 from stream_osr.model.feature_space.whitening import HORIZON, NO_WHITENING, Whitening, write_places
 from stream_osr.model.gaussian import dot
-from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.restaurants import Franchise, StreamState, menu_weight
@@ -125,12 +125,26 @@ def weigh_into(
     prior: Prior,
 ) -> None:
     """Write the result of :func:`weigh` to ``out``, given the terms of the emerging subclasses (:func:`terms_of`)."""
-    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, query.rows
-    emerging = _log_emerging(dishes, student_terms, query, prior)
-    log_seats, share = log_seats_of(franchise), share_of_menu(franchise)
+    emerging = _log_emerging(state.dishes, student_terms, query, prior)
+    log_seats = log_seats_of(state.franchise)
+    _weigh_rows(out, state, log_seats, emerging, query.rows, densities, prior, np.empty(len(log_seats), np.int64))
+
+
+@called_kernel
+def _weigh_rows(
+    out: Array,
+    state: StreamState,
+    log_seats: Array,
+    emerging: Array,
+    instances: Array,
+    densities: QueryDensities,
+    prior: Prior,
+    room: Array,
+) -> None:
+    """Do the work of :func:`weigh_into`, given the log weights of the seats, and the densities of the subclasses."""
+    franchise, dishes, ids, share = state.franchise, state.dishes, state.ids, share_of_menu(state.franchise)
     log_density, log_density_new, subclass, weight = densities
     (n, n_classes), count = log_density.shape, len(log_seats)
-    room = np.empty(count, np.int64)
     for i in range(n):
         row = out[i]
         for c in range(n_classes):
@@ -162,13 +176,7 @@ def _log_emerging(
     packed, head, power, least = student_terms
     value = query.product @ packed.T
     n, count = value.shape
-    for i in range(n):
-        for k in range(count):
-            value[i, k] = 1.0 + max(value[i, k], least[k])
-    log_each(value.reshape(value.size))
-    for i in range(n):
-        for k in range(count):
-            value[i, k] = head[k] - power[k] * value[i, k]
+    _log_densities(value, head, power, least, np.empty(value.size))
     columns = prior.first.shape[0]
     if columns > 0:
         places, logs = places_of(query.rows, columns), log_table(dishes.counts, prior)
@@ -177,6 +185,19 @@ def _log_emerging(
                 for k in range(count):
                     value[i, k] += logs[k, places[c, i]]
     return value
+
+
+@called_kernel
+def _log_densities(value: Array, head: Array, power: Array, least: Array, room: Array) -> None:
+    """Replace quadratic forms, shape (n, K), by log densities."""
+    n, count = value.shape
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = 1.0 + max(value[i, k], least[k])
+    log_each_using(room, value.reshape(n * count))
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = head[k] - power[k] * value[i, k]
 
 
 class Nearby(NamedTuple):

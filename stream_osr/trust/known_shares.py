@@ -23,7 +23,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
-from stream_osr.model.jit import Array, kernel, unrolled_kernel
+from stream_osr.model.jit import Array, called_kernel, kernel, unrolled_kernel
 from stream_osr.support import rules
 from stream_osr.trust.reference_counts import ReferenceCounts
 
@@ -132,7 +132,7 @@ def class_shares(votes: Array, confusion: Array, trained: Array, begin: Array) -
     return shares
 
 
-@kernel
+@called_kernel
 def known_share(room: Array, stream: float, taken: float, per_reference: float, before: float) -> tuple[float, float]:
     """Return the posterior mean of the known share of a cell, on the grid ``T_GRID``.
 
