@@ -110,9 +110,7 @@ def fit_place(
     return place, information
 
 
-def _at(
-    places: class_places.Places, window: Window, place: Array
-) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _at(places: class_places.Places, window: Window, place: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Rows moved back from a place, with their categories, and the densities at other places."""
     volume = class_places.log_volume(places, window.rows, place)
     rows = class_places.returned(places, window.rows, place)
@@ -295,9 +293,7 @@ def expected(places: class_places.Places, window: Window, place: Array, log_shar
 
 
 @kernel
-def _expected(
-    places: class_places.Places, given: tuple[Array, Array], beside: tuple[Array, Array, Array]
-) -> Array:
+def _expected(places: class_places.Places, given: tuple[Array, Array], beside: tuple[Array, Array, Array]) -> Array:
     rows, category = given
     sums = make_sums(places, rows, False)
     still = np.zeros(places.whitened.shape)
@@ -360,7 +356,7 @@ def put_side_by_side(rows: Array, columns: Array) -> None:
 
 @fused_borrowing_kernel
 def write_residual(factor: Array, whitened: Array, a: int, columns: Array, out: Array) -> None:
-    """Write coordinate ``a`` of the residuals from a Gaussian with a lower triangular factor to ``out``, shape (n,)."""
+    """Write coordinate ``a`` of the residuals from a Gaussian, whose factor is lower triangular, shape (n,)."""
     (d, n), b = columns.shape, a
     for i in range(n):
         out[i] = -whitened[a]

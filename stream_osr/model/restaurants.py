@@ -291,20 +291,20 @@ def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_
     Identity of each slot, -1 for a free one, and the next identity.
     """
     old, count = len(state.ids), len(franchise.menu) - n_classes
-    before = state.franchise.table_dish
+    before, now, window, table = state.franchise.table_dish, franchise.table_dish, state.window.table, guests.table
     settled, stays = state.dishes.size.copy(), np.zeros(old, np.bool_)
-    for i in range(len(state.window.table)):
-        was = before[state.window.table[i]] - n_classes
+    for i in range(len(window)):
+        was = before[window[i]] - n_classes
         if was >= 0:
             settled[was] -= 1
-            if franchise.table_dish[guests.table[i]] - n_classes == was:
+            if now[table[i]] - n_classes == was:
                 stays[was] = True
-    ids = np.full(count, -1)
+    ids, ids_before = np.full(count, -1), state.ids
     next_id = state.next_id
     for k in range(count):
         if menu_weight(franchise, n_classes + k) > 0.0:
             if k < old and (stays[k] or settled[k] > 0):
-                ids[k] = state.ids[k]
+                ids[k] = ids_before[k]
             else:
                 ids[k] = next_id
                 next_id += 1
@@ -314,9 +314,10 @@ def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_
 @kernel
 def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: int) -> Array:
     """Identity of each guest's emerging subclass, -1 if none."""
-    out = np.full(len(guests.table), -1)
+    table, table_dish = guests.table, franchise.table_dish
+    out = np.full(len(table), -1)
     for i in range(len(out)):
-        dish = franchise.table_dish[guests.table[i]]
+        dish = table_dish[table[i]]
         if dish >= n_classes:
             out[i] = ids[dish - n_classes]
     return out
@@ -341,23 +342,30 @@ def fade(franchise: Franchise, guests: Guests, stays: Array, share: float) -> Gu
     -------
     The guests of the window.
     """
-    for leaving in np.flatnonzero(~stays):
-        table = guests.table[leaving]
-        franchise.table_residual[table] += guests.weight[leaving]
-        franchise.table_live[table] -= 1
     weight = guests.weight[stays] * share
     n = len(weight)
     window = Guests(guests.rows[stays], np.zeros(n, np.int64), weight, guests.table[stays])
+    _fade_tables(franchise, guests, stays, window, share)
+    return window
+
+
+@borrowing_kernel
+def _fade_tables(franchise: Franchise, guests: Guests, stays: Array, window: Guests, share: float) -> None:
+    """Settle the guests that do not stay, fade all tables, and close those that have faded away."""
+    for leaving in range(len(stays)):
+        if not stays[leaving]:
+            table = guests.table[leaving]
+            franchise.table_residual[table] += guests.weight[leaving]
+            franchise.table_live[table] -= 1
     for t in range(len(franchise.table_dish)):
         franchise.table_residual[t] *= share
         franchise.table_founder[t] *= share
         franchise.table_mass[t] = franchise.table_residual[t]
-    for i in range(n):
+    for i in range(len(window.table)):
         franchise.table_mass[window.table[i]] += window.weight[i]
     for t in range(len(franchise.table_dish)):
         if franchise.table_live[t] == 0 and franchise.table_mass[t] < CLEARED_BELOW:
             franchise.table_dish[t] = CLOSED
-    return window
 
 
 @kernel
@@ -375,11 +383,12 @@ def derive(state: StreamState, trained: Array) -> StreamState:
         Tables of the known classes that come from training, shape (J,).
     """
     old, window = state.franchise, state.window
-    tables = np.flatnonzero(old.table_dish != CLOSED)
+    table_dish, table_mass = old.table_dish, old.table_mass
+    tables = np.flatnonzero(table_dish != CLOSED)
     menu, seated = lengthened(trained, len(old.held), 0.0), np.zeros(len(old.held))
     for t in tables:
-        menu[old.table_dish[t]] += 1.0
-        seated[old.table_dish[t]] += old.table_mass[t]
+        menu[table_dish[t]] += 1.0
+        seated[table_dish[t]] += table_mass[t]
     weight = np.maximum(menu, old.held)
     on_menu = np.flatnonzero(weight > 0.0)
     count = len(on_menu)

@@ -19,6 +19,7 @@ from stream_osr.model.missing_features import MissingPattern, after, open_densit
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.predictive_cache import SamplerState
 from stream_osr.model.moves.sweeps import sweep_batch
+from stream_osr.model.native import Native, native
 from stream_osr.model.prior import Prior, width_of
 from stream_osr.model.responsibilities import QueryRows, query_rows, view
 
@@ -173,6 +174,7 @@ def step(
     gain: Array | None = None,
     carried: WindowDensities | None = None,
     query: QueryRows | None = None,
+    native_rng: Native | None = None,
 ) -> tuple[restaurants.StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -198,6 +200,8 @@ def step(
         Log densities from the batch before. They are computed again only if they are invalid.
     query
         The prepared rows of the batch, which serve chains without a window. They are prepared here if not given.
+    native_rng
+        ``rng`` in the form of compiled code. It is converted here if not given.
 
     Returns
     -------
@@ -222,11 +226,11 @@ def step(
         new_tables = open_densities(frozen, weighed, after(first, missing), everyone, log_density, log_density_new)
         arrived = BatchInput(everyone, product, *new_tables)
         log_density, log_density_new = new_tables[:2]
-    randomness = rng.bit_generator.state
+    randomness, native_rng = rng.bit_generator.state, native_rng or native(rng)
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
         seated, probabilities, subclass, was = seat_batch(
-            rng, state, frozen.menu, arrived, known.prior, settings, spare
+            native_rng, state, frozen.menu, arrived, known.prior, settings, spare
         )
         if len(subclass):
             break
@@ -255,7 +259,7 @@ def step(
 
 @kernel
 def seat_batch(
-    rng: Generator,
+    rng: Native,
     state: restaurants.StreamState,
     trained: Array,
     arrived: BatchInput,
@@ -291,7 +295,9 @@ def seat_batch(
         guests, franchise, dishes, prior, log_density, log_density_new, False, weights, missing
     )
     proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
-    probabilities, certainty = sweep_batch(rng, first, settings.sweeps, proposals, fading, sampler_state, product)
+    probabilities, certainty = sweep_batch(
+        rng.value, first, settings.sweeps, proposals, fading, sampler_state, product
+    )
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
@@ -304,8 +310,9 @@ def seat_batch(
     stays = seq >= state.seen + n - first - settings.window
     if settings.settles:
         least, before = max(rows.shape[1], ESTABLISHED), state.dishes.size
+        table, table_dish = guests.table, franchise.table_dish
         for i in range(n):
-            k = franchise.table_dish[guests.table[i]] - n_classes
+            k = table_dish[table[i]] - n_classes
             stays[i] &= k < 0 or k >= len(before) or before[k] < least or certainty[i] < CERTAIN
     window = restaurants.fade(franchise, guests, stays, 0.5 ** ((n - first) / settings.half_life))
     seated = restaurants.StreamState(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from stream_osr.model import class_edits, sampler
 from stream_osr.model.missing_features import MissingPattern, complete_rows, is_complete
+from stream_osr.model.native import Native, native
 from stream_osr.model.responsibilities import nearby, query_rows, view
 from stream_osr.model.restaurants import StreamState
 from stream_osr.parameters import Parameters
@@ -20,6 +22,23 @@ from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number of the generator for completing rows with missing values, in addition to those of the chains."""
+
+
+class _Generators(threading.local):
+    """Generator of each thread, which begins again for each batch and chain, and its form in compiled code."""
+
+    pair: tuple[np.random.Generator, Native] | None = None
+
+    def begin(self, seed: Sequence[int]) -> tuple[np.random.Generator, Native]:
+        """Return a generator with this seed. It is the one before, which compiled code has converted."""
+        if self.pair is None:
+            rng = np.random.default_rng(0)
+            self.pair = rng, native(rng)
+        self.pair[0].bit_generator.state = np.random.PCG64(seed).state
+        return self.pair
+
+
+_GENERATORS = _Generators()
 
 
 class BatchPosterior(NamedTuple):
@@ -99,9 +118,19 @@ def seat(
     def step(number: int) -> ChainResult:
         chain = chains[number]
         own = None if gain is None else _of_guests(gain, chain.state, len(rows))
-        rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
+        rng, native_rng = _GENERATORS.begin([parameters.seed, chain.state.batches, number][: 3 if number else 2])
         state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own, chain.carried, query
+            chain.known,
+            chain.frozen,
+            chain.state,
+            rows,
+            rng,
+            settings,
+            missing,
+            own,
+            chain.carried,
+            query,
+            native_rng,
         )
         outliers = 0 if number else count_outliers(chain, state, result)
         return keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))

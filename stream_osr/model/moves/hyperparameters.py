@@ -22,7 +22,7 @@ from numpy.random import Generator
 from scipy.special import gammaln
 
 from stream_osr.model.categories import EXCLUSIVE
-from stream_osr.model.jit import Array, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.prior import Prior
 from stream_osr.model.restaurants import CLOSED, Franchise, menu_weight
 
@@ -106,16 +106,23 @@ def resample_faded(rng: Generator, value: float, prior: Gamma, new_tables: float
 def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
     """Draw the alpha0 that all restaurants share (``fading``: that of the one restaurant whose seats fade)."""
     sizes = np.zeros(franchise.alpha.shape[0])
+    tables, new_tables = _count_tables(franchise, sizes)
+    if fading:
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, new_tables, sizes[0])
+    else:
+        franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
+
+
+@borrowing_kernel
+def _count_tables(franchise: Franchise, sizes: Array) -> tuple[float, float]:
+    """Add the seats of each restaurant to ``sizes``, and return the number of tables and the weight of openings."""
     tables, new_tables = 0.0, 0.0
     for t in range(franchise.table_dish.shape[0]):
         if franchise.table_dish[t] != CLOSED:
             sizes[franchise.table_group[t]] += franchise.table_mass[t]
             tables += 1.0
             new_tables += franchise.table_founder[t]
-    if fading:
-        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, new_tables, sizes[0])
-    else:
-        franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
+    return tables, new_tables
 
 
 @kernel

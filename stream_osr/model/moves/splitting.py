@@ -98,7 +98,8 @@ def gather(anchor: int, dish: int, table: int, state: SamplerState, proposal: Ne
             if columns > 0:
                 total = MISMATCH * categories.mismatches(guests.rows[i], guests.rows[anchor], columns)
             for a in range(columns, width):
-                total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
+                apart = guests.rows[i, a] - guests.rows[anchor, a]
+                total += apart * apart
             proposal.guest[count] = i
             proposal.distance[count] = total
             proposal.members[count] = t == table
@@ -247,13 +248,15 @@ def log_seat_norms(
     -------
     The sum of ``log(n_.k + alpha0 m_.k / (m_.. + gamma))`` before each member sits down, and the places.
     """
-    tables = franchise.table_dish.shape[0]
+    guest_weight, guest_table, alpha, gamma = guests.weight, guests.table, franchise.alpha[0], franchise.gamma[0]
+    table_dish, table_residual, tables = franchise.table_dish, franchise.table_residual, len(franchise.table_dish)
     mass = np.zeros(tables + len(members))
     live = np.zeros(tables + len(members), np.int64)
+    table_mass, table_live = franchise.table_mass, franchise.table_live
     for t in range(tables):
-        if franchise.table_dish[t] == dish:
-            mass[t] = franchise.table_mass[t]
-            live[t] = franchise.table_live[t]
+        if table_dish[t] == dish:
+            mass[t] = table_mass[t]
+            live[t] = table_live[t]
     serving = menu_weight(franchise, dish)
     total = franchise.total[0]
     seats = franchise.seated[0, dish]
@@ -262,11 +265,11 @@ def log_seat_norms(
         total -= 1.0
     else:
         for i in members:
-            t = guests.table[i]
+            t = guest_table[i]
             live[t] -= 1
-            mass[t] -= guests.weight[i]
-            seats -= guests.weight[i]
-            if live[t] == 0 and franchise.table_residual[t] == 0.0:
+            mass[t] -= guest_weight[i]
+            seats -= guest_weight[i]
+            if live[t] == 0 and table_residual[t] == 0.0:
                 mass[t] = 0.0
                 serving -= 1.0
                 total -= 1.0
@@ -275,9 +278,9 @@ def log_seat_norms(
     new_tables = 0
     for position in range(len(members)):
         i = members[position]
-        new = franchise.alpha[0] * serving / (total + franchise.gamma[0])
+        new = alpha * serving / (total + gamma)
         log_norms += math.log(max(seats, 0.0) + new)
-        place = guests.table[i]
+        place = guest_table[i]
         if drawing:
             u = rng.random() * (seats + new)
             place = CLOSED
@@ -292,8 +295,8 @@ def log_seat_norms(
         if mass[place] == 0.0:
             serving += 1.0
             total += 1.0
-        mass[place] += guests.weight[i]
-        seats += guests.weight[i]
+        mass[place] += guest_weight[i]
+        seats += guest_weight[i]
         places[position] = place if place < tables else tables - 2 - place
     return log_norms, places
 
@@ -333,11 +336,12 @@ def block_log_densities(members: Array, log_frozen: Array) -> Array:
 @kernel
 def emptied(members: Array, guests: Guests, franchise: Franchise) -> float:
     """Count the tables that would be empty without the members."""
-    count, leaving = 0.0, np.zeros(franchise.table_live.shape[0], np.int64)
+    table, live, residual = guests.table, franchise.table_live, franchise.table_residual
+    count, leaving = 0.0, np.zeros(live.shape[0], np.int64)
     for i in members:
-        t = guests.table[i]
+        t = table[i]
         leaving[t] += 1
-        if leaving[t] == franchise.table_live[t] and franchise.table_residual[t] == 0.0:
+        if leaving[t] == live[t] and residual[t] == 0.0:
             count += 1.0
     return count
 
