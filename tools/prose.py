@@ -349,7 +349,7 @@ def sources() -> list[Path]:
     ).stdout.split("\n")
     read = re.compile(
         r"(?:README|CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs/.*\.md|(?:stream_osr|connectors)/.*\.(?:py|j2|js)"
-        r"|connectors/.*/schemas/.*\.json|connectors/.*/glossary\.toml"
+        r"|connectors/.*/schemas/.*\.json|connectors/.*\.toml"
     )
     return [ROOT / name for name in listed if read.fullmatch(name)]
 

@@ -30,8 +30,6 @@ Action: TypeAlias = Literal["promote", "mute", "undo", "label", "accept_frame", 
 """Kinds of commands. :class:`Command` describes them."""
 OF_STREAM = ("undo", "accept_frame", "reject_frame")
 """Kinds of commands to a stream as a whole."""
-NAMED_ACTIONS = "Promotions, mutes, late labels, verdicts on a moved frame and undos"
-"""All kinds of commands, for messages."""
 Result: TypeAlias = Literal["done", "refused", "left"]
 """Applied, impossible, or meant for an earlier run and therefore skipped."""
 
