@@ -269,11 +269,15 @@ def _schema(path: Path, source: str) -> Iterator[Text]:
 
 
 def _toml(path: Path, source: str) -> Iterator[Text]:
-    """Yield the values of a table of texts."""
-    for section in tomllib.loads(source).values():
-        for name, value in section.items() if isinstance(section, dict) else ():
-            at = source.find(f"{name} =")
-            yield from _message(path, source[:at].count("\n") + 1, str(value))
+    """Yield the texts of tables, however deep."""
+    waiting = [tomllib.loads(source)]
+    while waiting:
+        for name, value in waiting.pop().items():
+            if isinstance(value, dict):
+                waiting.append(value)
+            elif isinstance(value, str):
+                at = source.find(value.split("  ")[0][:60])
+                yield from _message(path, source[: max(at, source.find(f"{name} ="))].count("\n") + 1, value)
 
 
 # Rules.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from importlib.resources import files
+from typing import Any
 
 import anyio
 import orjson
@@ -45,14 +48,9 @@ READ_ONLY = "this server is read-only. Start `stream-osr mcp` with --allow-comma
 NO_TOKEN = f"changes need a token: set {VARIABLE} for this server to a token from its list of tokens"
 
 _LISTED = ("id", "ids", "size", "share", "recent", "nearest_class", "distance", "status", "label")
-_SUBCLASSES = {
-    "type": "array",
-    "items": {"type": "string"},
-    "maxItems": MOST_ON_PAGE,
-    "description": "Ids of subclasses. Give all `ids` of a candidate.",
-}
-_CANDIDATE = {"candidate": {"type": "string", "description": "The `id` of a candidate."}}
-_REASON = {"reason": {"type": "string", "description": "Reason, for the audit log."}}
+_TABLE = tomllib.loads(files("stream_osr_connectors").joinpath("mcp_tools.toml").read_text(encoding="utf-8"))
+ARGUMENTS: Mapping[str, Any] = _TABLE["arguments"]
+TOOLS: Mapping[str, Mapping[str, Any]] = _TABLE["tools"]
 
 
 class StreamTools:
@@ -119,64 +117,6 @@ class StreamTools:
         raise InvalidParameter(f"there is no candidate {brief(id)}. list_candidates shows the ids")
 
 
-class _Entry(NamedTuple):
-    """A tool: description, answer, and JSON schema of the arguments. Without an answer it is a command."""
-
-    description: str
-    answer: Callable[[StreamTools, Mapping[str, Any]], Any] | None
-    properties: Mapping[str, Any] = {}
-    required: Sequence[str] = ()
-
-
-def _command(description: str, properties: Mapping[str, Any] = {}, required: Sequence[str] = ()) -> _Entry:
-    return _Entry(description, None, {**properties, **_REASON}, required)
-
-
-TOOLS: Mapping[str, _Entry] = {
-    "list_candidates": _Entry(
-        "List the candidates for new classes, the largest first, and the estimated number of new classes.",
-        StreamTools.candidates,
-    ),
-    "explain_candidate": _Entry(
-        "Describe a candidate: its nearest known class, the distance in standard deviations, the features that "
-        "differ, and its growth along the stream.",
-        StreamTools.explain, _CANDIDATE, ("candidate",),
-    ),
-    "show_examples": _Entry(
-        "Show instances of a candidate: typical ones (core), doubtful ones (boundary), and the nearest known ones.",
-        StreamTools.examples, _CANDIDATE, ("candidate",),
-    ),
-    "signals": _Entry(
-        "Show the share of unknown instances, the expected recall of the known classes, an offset of all known "
-        "classes from training, and counts of drift, novelty, outliers and problems of data quality.",
-        StreamTools.signals,
-    ),
-    "history": _Entry("Show the audit log of commands, the newest first.", StreamTools.history),
-    "promote": _command(
-        "Name subclasses. They are part of this class from the next micro-batch on.",
-        {
-            "subclass": _SUBCLASSES,
-            "label": {"type": "string", "description": "Name of the class. It may be a known class."},
-        },
-        ("subclass", "label"),
-    ),
-    "mute": _command(
-        "Stop events about subclasses. Their instances stay unknown.",
-        {"subclass": _SUBCLASSES}, ("subclass",),
-    ),
-    "accept_frame": _command(
-        "Accept the present place of the known classes as the reference, if the signals have a moved frame.",
-    ),
-    "reject_frame": _command(
-        "Treat the present place of the known classes as new, if the signals have a moved frame.",
-    ),
-    "undo": _command(
-        "Undo the latest promotion, mute, label or verdict on a moved frame.",
-        {"n": {"type": "integer", "description": "Number in the history. It fails if another command is newer."}},
-    ),
-}  # fmt: skip
-
-
 def make_server(tools: StreamTools) -> Server[Any]:
     """Create the server. It answers one call at a time."""
     one_by_one = CapacityLimiter(1)
@@ -213,24 +153,28 @@ def serve(feed: Feed, view: ModelView, acts: Acts, by: str | None) -> None:
     anyio.run(run)
 
 
-def _described(name: str, entry: _Entry) -> Tool:
-    schema = {"type": "object", "properties": {**entry.properties}, "required": [*entry.required]}
-    hints = ToolAnnotations(read_only_hint=entry.answer is not None, destructive_hint=False, open_world_hint=False)
-    description = f"{entry.description} {DATA}" if entry.answer else entry.description
+def _described(name: str, tool: Mapping[str, Any]) -> Tool:
+    properties = {each: ARGUMENTS[each] for each in tool["arguments"]}
+    schema = {"type": "object", "properties": properties, "required": tool.get("required", [])}
+    answers = "answer" in tool
     return Tool(
-        name=name, description=description, annotations=hints, input_schema={**schema, "additionalProperties": False}
+        name=name,
+        description=f"{tool['description']} {DATA}" if answers else tool["description"],
+        annotations=ToolAnnotations(read_only_hint=answers, destructive_hint=False, open_world_hint=False),
+        input_schema={**schema, "additionalProperties": False},
     )
 
 
 def _answer(tools: StreamTools, name: str, given: Mapping[str, Any] | None) -> tuple[str, bool]:
     """Return the answer of a tool as text, and whether it is an error."""
     try:
-        if (entry := TOOLS.get(name)) is None:
+        if (tool := TOOLS.get(name)) is None:
             raise InvalidParameter(f"there is no tool {brief(name)}. Use one of {', '.join(TOOLS)}")
-        for other in (given or {}).keys() - entry.properties.keys():
-            raise InvalidParameter(f"{name} has no argument {brief(other)}. Leave it out")
         given = given or {}
-        return _as_text(entry.answer(tools, given) if entry.answer else tools.change(name, given)), False
+        for other in given.keys() - {*tool["arguments"]}:
+            raise InvalidParameter(f"{name} has no argument {brief(other)}. Leave it out")
+        answer = getattr(tools, tool["answer"]) if "answer" in tool else partial(tools.change, name)
+        return _as_text(answer(given)), False
     except StreamOSRError as error:
         return printable(str(error), 600), True
     except Exception as error:
