@@ -89,7 +89,7 @@ def cocluster(
     n_groups = int(group.max()) + 1
     everyone = np.concatenate([group, np.full(len(X_test), n_groups)])
     with one_thread():
-        space = fit_whitening(X_train, group, pca_components=pca_components)
+        space = fit_whitening(X_train, group, pca=pca_components)
         rows = homogeneous(whiten(space, np.concatenate([X_train, X_test])))
         prior = make_prior(space.forward.shape[1], nu=nu, scale=scale, beta=beta)
         dish = everyone if start == "classwise" else _spread(everyone, initial_subclasses, rng)

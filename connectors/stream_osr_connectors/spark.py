@@ -29,23 +29,12 @@ from .values import DecodeError, seconds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TYPES = {
-    "time": "double",
-    "label": "string",
-    "first_label": "string",
-    "probability": "double",
-    "p_unknown": "double",
-    "probabilities": "map<string,double>",
-    "subclass_id": "bigint",
-    "nearest_class": "string",
-    "distance": "double",
-    "density_rank": "double",
-    "batch": "bigint",
-    "seq": "bigint",
-    "event": "string",
-    "content": "string",
-    "reason": "string",
-}
+_SCHEMA = (
+    "time double, label string, first_label string, probability double, p_unknown double, "
+    "probabilities map<string,double>, subclass_id bigint, nearest_class string, distance double, "
+    "density_rank double, batch bigint, seq bigint, event string, content string, reason string"
+)
+_TYPES = dict(column.split(" ") for column in _SCHEMA.split(", "))
 COLUMNS = ("kind", "key", "order", *_TYPES)
 """Columns of the output."""
 _DECISION = [name for name in _TYPES if name in Decision._fields]

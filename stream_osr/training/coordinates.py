@@ -173,8 +173,7 @@ def _whitening(
         yeo_johnson=yeo_johnson,
         open_categories=rows.open,
         plan=plan,
-        pca_components=p.pca_components,
-        pca_variance=p.pca_variance,
+        pca=p.pca,
     )
 
 

@@ -228,13 +228,12 @@ def _without(
         places[whitening.columns] = whitening.places[: len(whitening.columns)]
         places[whitening.binary_features.members] = OF_FLAG
         places[whitening.constant & ~whitening.forward.any(axis=1)] = OF_CONSTANT
-        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
         kinds: dict[str, Any] = {
             "binary_features": whitening.binary_features,
             "yeo_johnson": whitening.yeo_johnson,
             "open_categories": whitening.open,
         }
-        other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, **pca)
+        other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, pca=p.pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = whitening
     if other.forward.shape != whitening.forward.shape:

@@ -35,12 +35,12 @@ def test_the_way_goes_by_the_names_of_the_features_and_knows_what_was_left_out()
     rng = np.random.default_rng(1)
     X, group = rng.normal(size=(200, 3)) * [1.0, 1e4, 1e-3] + [5.0, -1e6, 0.0], np.arange(200) % 2
     old, order = fit_whitening(X, group), [2, 0, 1]
-    new = fit_whitening(2.0 * X[:100, order] + 1.0, group[:100], pca_components=2)
+    new = fit_whitening(2.0 * X[:100, order] + 1.0, group[:100], pca=2)
     way = passage(old, new, order)
     np.testing.assert_allclose(
         whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, order]), rtol=1e-9, atol=1e-6
     )
-    cut = fit_whitening(X, group, pca_components=2)
+    cut = fit_whitening(X, group, pca=2)
     np.testing.assert_array_equal(passage(cut, cut, [0, 1, 2]).matrix, np.eye(2))
     assert not len(passage(cut, cut, [0, 1, 2]).missing)
     back = passage(cut, old, [0, 1, 2])

@@ -46,7 +46,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("kafka.run",),
     ("kafka.ops", "kafka"),
     ("summary",),
-    ("page page.charts page.formatting page.glossary",),
+    ("page page.charts page.glossary",),
     ("page.live",),
     ("page.report",),
     ("page.plot",),

@@ -1,12 +1,12 @@
 """The charts of :class:`stream_osr_connectors.page.plot.Figures`, as Vega-Lite specifications made with Altair.
 
-Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours have
-the names of the variables in the style of the live page, and the values of the light theme.
+Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours are those of the
+live page in its light theme.
 """
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import Any, TypeAlias
@@ -16,31 +16,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.evaluation.calibration import ReliabilityCurve
-from stream_osr.printable_text import counted
-from stream_osr_connectors.page.formatting import plain, subclass_name
+from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.summary.axes import Plane, Spot
 
-KNOWN, NEW, INK, SOFT, GRID = "var(--known)", "var(--new)", "var(--ink)", "var(--soft)", "var(--grid)"
+LIGHT = {
+    "card": "#ffffff",
+    "ink": "#1b2330",
+    "soft": "#566173",
+    "grid": "#e1e6ed",
+    "known": "#2f6db5",
+    "new": "#c2540a",
+}
+"""Values of the page's colour variables in the light theme."""
+CARD, INK, SOFT, GRID, KNOWN, NEW = LIGHT.values()
 KINDS = alt.Scale(domain=["known", "new"], range=[KNOWN, NEW])
 FONT = "system-ui, sans-serif"
 
-Spec: TypeAlias = dict[str, Any]
+LONGEST = 300
+"""Longest text from data, in characters."""
+
 Values: TypeAlias = list[dict[str, Any]]
 
 
-def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str, height: int) -> Spec:
-    """Apply the width of the container and the style of the page to a chart."""
-    axis = {"labelColor": SOFT, "titleColor": SOFT, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
-    out: Spec = (
-        chart.properties(width="container", height=height, description=description)
-        .properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-        .configure(background="transparent", font=FONT, padding=4)
-        .configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelLimit=150, **axis)
-        .configure_legend(disable=True)
-        .to_dict()
-    )
-    return out
+def plain(value: Any) -> Any:
+    r"""Escape all text of a specification, and replace numbers that JSON cannot represent by ``None``.
+
+    >>> plain({"name": "red" + chr(0x202E), "sizes": (3, float("nan"))})
+    {'name': 'red\\u202e', 'sizes': [3, None]}
+    """
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return printable(value, LONGEST) if isinstance(value, str) else value
 
 
 def marks(values: Values, kind: Any, name: str | alt.UndefinedType = alt.Undefined, **style: Any) -> alt.Chart:
@@ -59,7 +69,7 @@ CROWD = 40
 """Number of subclasses above which the feature map draws them lighter."""
 
 
-def plane(drawn: Plane) -> Spec:
+def plane(drawn: Plane) -> Any:
     """Draw the feature map: subclasses as ellipses, instances as dots, and names."""
     corners = [
         {"i": number, "order": k, "x": round(float(x), 3), "y": round(float(y), 3)}
@@ -86,14 +96,14 @@ def plane(drawn: Plane) -> Spec:
         translate=f"[pointerdown[{mouse}], window:pointerup] > window:pointermove!",
     )
     layers = alt.layer(points.add_params(zoom), _outlines(drawn, corners, at), _names(drawn, new, at))
-    return finish(layers, described, 430)
+    return layers.properties(description=described, height=430)
 
 
 def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
     facts = []
     for number, spot in enumerate(drawn.spots):
         kind, label = ("new", "none (new)") if spot.label is None else ("known", spot.label)
-        facts.append({"i": number, "name": subclass_name(spot.id), "kind": kind, "class": label, "size": spot.size})
+        facts.append({"i": number, "name": f"S{spot.id}", "kind": kind, "class": label, "size": spot.size})
     crowded = len(facts) > CROWD
     style = {"strokeWidth": 1.0, "fillOpacity": 0.03} if crowded else {"strokeWidth": 1.4, "fillOpacity": 0.1}
     known = alt.LookupData(alt.InlineData(values=facts), "i", ["name", "kind", "class", "size"])
@@ -116,7 +126,7 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
     for spot in new:
         x, y = spot.centre.tolist()
         reported = f"a new subclass of {counted(spot.size, 'instance', form=',')}"
-        names.append({"name": subclass_name(spot.id), "kind": "new", "told": reported, "x": x, "y": y})
+        names.append({"name": f"S{spot.id}", "kind": "new", "told": reported, "x": x, "y": y})
     texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
     return texts.encode(**at, text="name:N", tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")])
 
@@ -127,7 +137,7 @@ def _limits(values: Sequence[float]) -> list[float]:
     return [low - room, high + room]
 
 
-def shifts(differs: Sequence[Mapping[str, Any]]) -> Spec:
+def shifts(differs: Sequence[Mapping[str, Any]]) -> Any:
     """Draw the features with the largest shifts, as an inbox card has them, the largest first."""
     values = []
     for one in differs:
@@ -147,7 +157,8 @@ def shifts(differs: Sequence[Mapping[str, Any]]) -> Spec:
     style: dict[str, Any] = {"color": INK, "fontSize": 11, "aria": False}
     up = bars.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
     down = bars.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
-    return finish(alt.layer(bars, up, down), "The features with the largest shifts", 19 * len(differs) + 44)
+    described = "The features with the largest shifts"
+    return alt.layer(bars, up, down).properties(description=described, height=19 * len(differs) + 44)
 
 
 MARGIN = 92
@@ -157,7 +168,7 @@ OTHER_SIGNS = ("square", "diamond", "triangle-down", "triangle-left", "triangle-
 LINES = ["called unknown", "truly unknown"]
 
 
-def arrivals(timeline: Mapping[str, Any]) -> Spec:
+def arrivals(timeline: Mapping[str, Any]) -> Any:
     """Draw the arrivals of each row as a band with its events. A darker colour means more arrivals.
 
     Parameters
@@ -190,7 +201,7 @@ def arrivals(timeline: Mapping[str, Any]) -> Spec:
     reported: Values = [
         {"row": name, "seq": seq, "what": what} for name, (id, _) in new.items() for seq, what in told.get(id, ())
     ]
-    look = {"filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1.2, "color": INK}
+    look = {"filled": True, "opacity": 1, "stroke": CARD, "strokeWidth": 1.2, "color": INK}
     used = _signs({mark["what"] for mark in reported})
     events = marks(reported, "point", "events", **look).encode(
         x=_along(timeline, "seq", title=title),
@@ -201,11 +212,11 @@ def arrivals(timeline: Mapping[str, Any]) -> Spec:
     )
     layers = alt.layer(bands, *([events] if reported else [])).resolve_scale(color="independent", shape="independent")
     described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(reported), 'event')}"
-    return finish(layers, described, 20 * len(order) + 36)
+    return layers.properties(description=described, height=20 * len(order) + 36)
 
 
 def _row_name(id: str) -> str:
-    return subclass_name(int(id)) if id.isdecimal() else id
+    return f"S{int(id)}" if id.isdecimal() else id
 
 
 def _signs(found: Collection[str]) -> dict[str, str]:
@@ -214,7 +225,7 @@ def _signs(found: Collection[str]) -> dict[str, str]:
     return {what: sign for what, sign in (SIGNS | others).items() if what in found}
 
 
-def unknown_share(timeline: Mapping[str, Any], drops: Sequence[int] = ()) -> Spec:
+def unknown_share(timeline: Mapping[str, Any], drops: Sequence[int] = ()) -> Any:
     """Draw the share of unknown decisions along the stream, the true share if labels exist, and drops of recall."""
     values: Values = []
     for line, shares in zip(LINES, (timeline["unknown"], timeline["truly_unknown"]), strict=True):
@@ -230,12 +241,13 @@ def unknown_share(timeline: Mapping[str, Any], drops: Sequence[int] = ()) -> Spe
     )
     described = "Share of unknown decisions along the stream"
     if not drops:
-        return finish(lines, described, 110)
+        return lines.properties(description=described, height=110)
     rules = marks([{"seq": n} for n in drops], "rule", "drops", color=INK, strokeWidth=1.5, strokeDash=[6, 3])
     fallen = rules.encode(
         x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the expected recall, position"})
     )
-    return finish(alt.layer(lines, fallen), f"{described}, with drops of the recall of known classes", 110)
+    described = f"{described}, with drops of the recall of known classes"
+    return alt.layer(lines, fallen).properties(description=described, height=110)
 
 
 def _along(timeline: Mapping[str, Any], field: str = "from", *, title: str | None = None) -> alt.X:
@@ -247,7 +259,7 @@ def _left(**more: Any) -> alt.Axis:
     return alt.Axis(minExtent=MARGIN, maxExtent=MARGIN, **more)
 
 
-def calibration(curve: ReliabilityCurve) -> Spec:
+def calibration(curve: ReliabilityCurve) -> Any:
     """Draw the observed share of unknown instances against the predicted share, by bin."""
     values = [
         {"p": float(p), "observed": float(o), "n": int(n)}
@@ -261,12 +273,11 @@ def calibration(curve: ReliabilityCurve) -> Spec:
     line = marks(values, "line", color=NEW, strokeWidth=1.5).encode(x=x, y=y)
     reported = tips({"p:Q": "predicted", "observed:Q": "observed", "n:Q": "instances"}, p=".1%", observed=".1%")
     points = marks(values, "circle", color=NEW, opacity=0.9, size=60).encode(x=x, y=y, tooltip=reported)
-    return finish(
-        alt.layer(ideal, line, points), "Observed share of unknown instances against the predicted share", 300
-    )
+    described = "Observed share of unknown instances against the predicted share"
+    return alt.layer(ideal, line, points).properties(description=described, height=300)
 
 
-def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> Spec:
+def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> Any:
     """Draw the distribution of the probability of unknown, for known and for unknown classes."""
     edges = np.linspace(0.0, 1.0, 21)
     values: Values = []
@@ -289,56 +300,27 @@ def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> 
             {"kind:N": "true kind", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"
         ),
     )
-    return finish(drawn, "Distribution of the probability of unknown, for known and for unknown classes", 300)
+    described = "Distribution of the probability of unknown, for known and for unknown classes"
+    return drawn.properties(description=described, height=300)
 
 
-LIGHT = {
-    "card": "#ffffff",
-    "ink": "#1b2330",
-    "soft": "#566173",
-    "grid": "#e1e6ed",
-    "known": "#2f6db5",
-    "new": "#c2540a",
-}
-"""Values of the page's colour variables in the light theme."""
-
-_OF_THE_WHOLE = ("$schema", "config", "autosize", "datasets")
-"""Fields that a chart within another chart cannot have."""
+def alone(chart: Any, width: int) -> Any:
+    """Apply a width and the style to a chart."""
+    return _styled(chart.properties(width=width))
 
 
-def alone(spec: Spec, width: int) -> Any:
-    """Make an Altair chart from a chart of the page."""
-    return _chart(_part(spec, width), [spec])
+def together(drawings: Sequence[tuple[str, Any]], width: int, columns: int) -> Any:
+    """Make one chart from several charts with titles, in columns."""
+    parts = [chart.properties(width=width, title=title) for title, chart in drawings]
+    return _styled(alt.concat(*parts, columns=columns))
 
 
-def together(drawings: Sequence[tuple[str, Spec]], width: int, columns: int) -> Any:
-    """Make one Altair chart from several charts with titles, in columns."""
-    parts = [{**_part(spec, width), "title": title} for title, spec in drawings]
-    return _chart({"concat": parts, "columns": columns}, [spec for _, spec in drawings])
-
-
-def _part(spec: Spec, width: int) -> Spec:
-    return {name: its for name, its in spec.items() if name not in _OF_THE_WHOLE} | {"width": width}
-
-
-def _chart(whole: Spec, drawn: Sequence[Spec]) -> Any:
-    """Add the data and style of charts to their combination."""
-    config = {name: its for name, its in drawn[0]["config"].items() if name != "legend"}
-    title = {"anchor": "start", "fontSize": 13, "color": INK, "font": FONT}
-    looks = {**config, "background": "var(--card)", "padding": 10, "title": title}
-    datasets = {name: values for spec in drawn for name, values in spec.get("datasets", {}).items()}
-    return alt.Chart.from_dict(plain(_coloured({**whole, "datasets": datasets, "config": looks})))
-
-
-def _coloured(value: Any) -> Any:
-    """Replace the page's colour variables by colours.
-
-    >>> _coloured({"color": "var(--new)", "size": [1, "var(--ink)"]})
-    {'color': '#c2540a', 'size': [1, '#1b2330']}
-    """
-    if isinstance(value, dict):
-        return {name: _coloured(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_coloured(item) for item in value]
-    found = re.fullmatch(r"var\(--(\w+)\)", value) if isinstance(value, str) else None
-    return LIGHT[found[1]] if found else value
+def _styled(chart: Any) -> Any:
+    axis = {"labelColor": SOFT, "titleColor": SOFT, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
+    styled = (
+        chart.configure(background=CARD, font=FONT, padding=10)
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelLimit=150, **axis)
+        .configure_title(anchor="start", fontSize=13, color=INK, font=FONT)
+    )
+    return alt.Chart.from_dict(plain(styled.to_dict()))

@@ -17,7 +17,6 @@ from stream_osr.discovery.event_base import Event
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.live.watcher import Watcher
 from stream_osr_connectors.page.report.content import watching
 from stream_osr_connectors.page.report.records_feed import RecordsFeed
@@ -116,7 +115,7 @@ class Figures:
         charts = _charts()
         parts = [
             (
-                f"{subclass_name(each.key)}: {each.size:,} instances, nearest {each.like['nearest_class']}",
+                f"S{each.key}: {each.size:,} instances, nearest {each.like['nearest_class']}",
                 charts.shifts([feature for feature in each.like["differs"] if _is_numeric(feature)]),
             )
             for each in sorted(found, key=lambda each: (-each.size, each.key))[:DRAWN]

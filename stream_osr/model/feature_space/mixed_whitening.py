@@ -67,8 +67,7 @@ def fit_mixed(
     yeo_johnson: YeoJohnson = NO_YEO_JOHNSON,
     open_categories: Array = NO_COLUMN,
     plan: Plan | None = None,
-    pca_components: int | None = None,
-    pca_variance: float | None = None,
+    pca: int | float | None = None,
 ) -> Whitening:
     """Fit the map of the numeric features (:func:`fit_whitening`), beside the categories.
 
@@ -89,7 +88,7 @@ def fit_mixed(
         Open categories (:func:`.open_categories.find_open`).
     plan
         Treatment of the numeric features (:func:`choose`).
-    pca_components, pca_variance
+    pca
         As for :func:`fit_whitening`, for the numeric features.
 
     Examples
@@ -104,7 +103,7 @@ def fit_mixed(
     X = bend(yeo_johnson, X)
     if len(numeric):
         numbers = X if len(numeric) == p else X[:, numeric]  # selected columns lie in another order, and round so
-        own = fit_whitening(numbers, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        own = fit_whitening(numbers, group, plan=plan, pca=pca)
     d = own.forward.shape[1]
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))

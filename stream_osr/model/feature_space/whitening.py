@@ -81,14 +81,7 @@ NO_WHITENING = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0
 """Whitening without numeric features."""
 
 
-def fit_whitening(
-    X: Array,
-    group: Array,
-    *,
-    plan: Plan | None = None,
-    pca_components: int | None = None,
-    pca_variance: float | None = None,
-) -> Whitening:
+def fit_whitening(X: Array, group: Array, *, plan: Plan | None = None, pca: int | float | None = None) -> Whitening:
     """Fit the map on the training groups.
 
     The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's total
@@ -108,9 +101,9 @@ def fit_whitening(
         Class of each, 0 to J - 1, shape (n,).
     plan
         Treatment of the features (:mod:`.subspace`). ``None``: each is a separate direction.
-    pca_components, pca_variance
-        Number of principal components to keep, or share of the variance that they must explain. Give at most one, and
-        no plan.
+    pca
+        Number of principal components to keep, or share of the variance that they must explain (a float). Give no
+        plan with it.
 
     Raises
     ------
@@ -135,8 +128,8 @@ def fit_whitening(
     center = filled.mean(axis=0)
     constant = is_constant(X)
     variance_left = 0.0
-    if pca_components is not None or pca_variance is not None:
-        basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)
+    if pca is not None:
+        basis, variance_left = _principal_axes(filled - center, pca)
         directions = Directions(basis, basis.T, np.zeros(basis.shape[1]))
     elif plan is not None and not plan.everything:
         directions = follow(plan, X)
@@ -158,9 +151,7 @@ def fit_whitening(
     return Whitening(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
 
 
-def _principal_axes(centred: Array, components: int | None, variance: float | None) -> tuple[Array, float]:
-    if components is not None and variance is not None:
-        raise InvalidParameter("pca_components and pca_variance are both given: give one of them")
+def _principal_axes(centred: Array, pca: int | float) -> tuple[Array, float]:
     _, singular, axes = np.linalg.svd(centred, full_matrices=False)
     power = singular**2
     useful = int((power > 1e-12 * power[0]).sum()) if power[0] > 0 else 0
@@ -169,9 +160,7 @@ def _principal_axes(centred: Array, components: int | None, variance: float | No
             "the training instances are all equal, so a PCA has no component to keep. Leave it out"
         )
     share = np.cumsum(power) / power.sum()
-    if variance is not None:
-        components = int(np.searchsorted(share, variance - 1e-12)) + 1
-    assert components is not None
+    components = pca if isinstance(pca, int) else int(np.searchsorted(share, pca - 1e-12)) + 1
     if components > useful:
         raise InvalidParameter(
             f"pca is {components}, but the {len(centred)} training instances span only {useful} dimensions"

@@ -14,8 +14,10 @@ import ssl
 import struct
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition, errors
@@ -135,28 +137,10 @@ def _config(connection: Any) -> dict[str, Any]:
     return getattr(connection, "config", None) or {}
 
 
-_OF_THE_CLIENT = {
-    # One message: too large, a time that the topic does not take, bytes that cannot be packed.
-    ErrorKind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
-    # A missing right or topic, which may come back.
-    ErrorKind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
-    "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
-    # Another member of the group with the same name, or another producer with the same transactional id.
-    ErrorKind.TAKEN: "FencedInstanceIdError",
-    ErrorKind.FENCED: "ProducerFencedError InvalidProducerEpochError",
-    # A retry cannot help.
-    ErrorKind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError "
-    "InvalidTransactionTimeoutError InvalidRequiredAcksError InconsistentGroupProtocolError "
-    "GroupMaxSizeReachedError OffsetMetadataTooLargeError "
-    "InvalidCommitOffsetSizeError UnsupportedVersionError UnsupportedForMessageFormatError "
-    "UnsupportedCompressionTypeError UnsupportedCodecError UnsupportedSaslMechanismError IllegalSaslStateError "
-    "SecurityDisabledError KafkaConfigurationError IllegalArgumentError UnrecognizedBrokerVersion",
-    # All other errors of the client.
-    ErrorKind.AGAIN: "KafkaError",
-}
+_TABLE = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
 
 KINDS: dict[type[BaseException], ErrorKind] = {
-    **{getattr(errors, name): kind for kind, names in _OF_THE_CLIENT.items() for name in names.split()},
+    **{getattr(errors, name): ErrorKind(kind) for kind, names in _TABLE["kinds"].items() for name in names},
     **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), ErrorKind.RECORD),
     # Own errors, such as an unreadable file of a password or certificate, and errors of the operating system.
     **dict.fromkeys((StreamOSRError, OSError), ErrorKind.AGAIN),
@@ -313,21 +297,11 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     return (NoBrokerError if error.kind is ErrorKind.AGAIN else ConnectorError)(f"{place}: {error}")
 
 
-REMEDIES = {
-    "InvalidTransactionTimeoutError": "set transaction_timeout to less (transaction.max.timeout.ms)",
-    "InvalidSessionTimeoutError": "set session_timeout to what the brokers allow (group.max.session.timeout.ms)",
-    "OffsetMetadataTooLargeError": "the brokers have to take 4096 bytes beside an offset (offset.metadata.max.bytes)",
-    "InvalidCommitOffsetSizeError": "the topic __consumer_offsets has to take larger messages",
-    "InconsistentGroupProtocolError": "something else is a member of the group: take another group",
-    "GroupMaxSizeReachedError": "the group is full (group.max.size): run fewer workers",
-    "UnsupportedVersionError": "the brokers are too old: transactions with offsets need Kafka 2.5",
-    "UnsupportedCompressionTypeError": "set another compression",
-}
-
-
 def remedy_of(error: ClientError) -> str:
     """Return the remedy for an error that a retry cannot resolve."""
-    return REMEDIES.get(type(error.__cause__).__name__, "correct the settings or the brokers, and start again")
+    return str(
+        _TABLE["remedies"].get(type(error.__cause__).__name__, "correct the settings or the brokers, and start again")
+    )
 
 
 def quieten() -> None:
