@@ -10,22 +10,19 @@ from river.utils.dataframe import into_frame
 
 from stream_osr.config import Arguments, documented, plain, regrouped
 from stream_osr.decision import Decisions
-from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, MissingExtra
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
 from stream_osr.instances.labels import clean_label, label_array
 from stream_osr.instances.missing_values import is_missing, without_mask
 from stream_osr.parameters import Label
 from stream_osr.printable_text import typed
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.support.extras import needing
 
-try:
+with needing("stream_osr.sklearn needs {}. Install it with pip install 'stream-osr[sklearn]'"):
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin
     from sklearn.utils import column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ModuleNotFoundError as error:
-    raise MissingExtra(
-        f"stream_osr.sklearn needs {error.name}. Install it with pip install 'stream-osr[sklearn]'"
-    ) from error
 
 __all__ = ["OpenSetClassifier", "OpenSetDetector"]
 

@@ -52,7 +52,9 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_groups() -> None:
     seating = seat_by_groups(homogeneous(whiten(space, X)), group, dish, training.prior, exclusive=True)
     seating.franchise.alpha[:] = 3.0
     training, prior = training._replace(seating=seating), training.prior
-    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out], units=units)[0]
+    found = unseen_densities.unseen_densities(
+        unseen_densities.TrainingRows(X, group, units), SMALL, [training], [left_out]
+    )[0]
     base = niw.Full(2, prior.psi * prior.spread, prior.nu, prior.beta)
     whole = np.linalg.slogdet(space.forward)[1]
     for unit in range(3):

@@ -63,7 +63,9 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_folds(d: int) -> Non
     seating = seat_by_groups(rows, group, dish, training.prior, exclusive=True)
     seating.franchise.alpha[:] = 3.0
     training = training._replace(seating=seating)
-    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    found = unseen_densities.unseen_densities(unseen_densities.TrainingRows(X, group), SMALL, [training], [left_out])[
+        0
+    ]
     prior = training.prior
     base = niw.Full(d, prior.psi * prior.spread, prior.nu, prior.beta)
     fold = unseen_densities._folds(group, SMALL.seed)
@@ -78,7 +80,9 @@ def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> 
     X, group = problem(9)
     X, group = np.vstack([X, [[500.0, -300.0]]]), np.append(group, 3)
     space, training, left_out = trained_on(X, group)
-    found = unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    found = unseen_densities.unseen_densities(unseen_densities.TrainingRows(X, group), SMALL, [training], [left_out])[
+        0
+    ]
     assert np.isneginf(found[-1, 3])
     assert np.isfinite(found[np.arange(27), group[:27]]).all()
     references = trust.choose_references(whiten(space, X), group, [found], SMALL)
@@ -88,12 +92,17 @@ def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> 
 def test_where_there_are_plenty_an_instance_alone_is_left_out_and_it_makes_no_difference() -> None:
     enough = int(unseen_densities.PLENTY) * 2
     X, group = problem(enough)
-    space, training, left_out = trained_on(X, group, broad=True)
-    assert (unseen_densities.unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
+    _, training, left_out = trained_on(X, group, broad=True)
+    assert (
+        unseen_densities.unseen_densities(unseen_densities.TrainingRows(X, group), SMALL, [training], [left_out])[0]
+        == left_out
+    ).all()
     X, group = problem(enough // 3)
-    space, training, left_out = trained_on(X, group, broad=True)
+    _, training, left_out = trained_on(X, group, broad=True)
     parameters = SMALL.model_copy(update={"background_component": True})
-    by_fold = unseen_densities.unseen_densities(X, group, parameters, space, [training], [left_out])[0]
+    by_fold = unseen_densities.unseen_densities(
+        unseen_densities.TrainingRows(X, group), parameters, [training], [left_out]
+    )[0]
     assert (by_fold != left_out).any()
     own = np.arange(len(X)), group
     assert abs(np.median(by_fold[own] - left_out[own])) < 0.1

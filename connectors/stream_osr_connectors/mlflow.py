@@ -16,24 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.explain import values_of
-from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.errors import InvalidParameter
 from stream_osr.frames import decisions_frame
 from stream_osr.instances.labels import unknown_label
 from stream_osr.instances.missing_values import is_missing
 from stream_osr.printable_text import printable
 from stream_osr.stream.decisions import most_probable
+from stream_osr.support.extras import needing
 from stream_osr.training.trained import TrainedModel
 
-try:
+with needing("the flavour for MLflow needs {}. Install it with pip install 'stream-osr[mlflow]'"):
     import mlflow
     import numpy as np
     import pandas
     from mlflow.models import Model, infer_signature
     from packaging.requirements import Requirement
-except ModuleNotFoundError as error:
-    raise MissingExtra(
-        f"the flavour for MLflow needs {error.name}. Install it with pip install 'stream-osr[mlflow]'"
-    ) from error
 
 if TYPE_CHECKING:
     from mlflow.models.model import ModelInfo

@@ -39,7 +39,7 @@ from stream_osr.training.dependent import Ensemble, judge_in_order, summarized, 
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references
-from stream_osr.trust.unseen_densities import divided, unseen_densities, unseen_rows, with_ranks
+from stream_osr.trust.unseen_densities import TrainingRows, divided, unseen_densities, unseen_rows, with_ranks
 
 logger = logging.getLogger("stream_osr")
 
@@ -309,7 +309,7 @@ def train_model(
             if modes.spread is not None:
                 found_order = _order_of(modes.fitted, group, order)
         (X, plan, whitening), start, spread = modes
-        rows = whiten(whitening, X)
+        raw, rows = TrainingRows(X, group, units), whiten(whitening, X)
         swept = partial(train, rows, group, whitening, sweeps=sweeps, start=start)
         done = itertools.count(1)
 
@@ -342,8 +342,7 @@ def train_model(
             return summarized(trainings, p)
 
         def unseen(ensemble: Ensemble, *blocks: Any, **apart: Any) -> list[np.ndarray]:
-            models = ensemble.trainings, ensemble.left_out
-            return unseen_densities(X, group, p, whitening, *models, plan, *blocks, **{"units": units, **apart})
+            return unseen_densities(raw, p, ensemble.trainings, ensemble.left_out, plan, *blocks, **apart)
 
         ensemble = fit_all()
         draws_of, log_density = ensemble.draws, ensemble.left_out
@@ -363,11 +362,10 @@ def train_model(
             within = log_density if units is None else unseen(ensemble, *blocks, within=True)
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(within, group)
-            blocks_order = None if gain is None else order
-            rows_unseen = unseen_rows(X, group, p, whitening, ensemble.trainings, blocks_order, units)
-            part = None if gain is None else divided(group, p, ensemble.trainings[0], order, units)
+            first = ensemble.trainings[0]
+            rows_unseen = unseen_rows(raw, p, first, None if gain is None else order)
+            part = None if gain is None else divided(raw, p, first, order)
             references = choose_references(rows_unseen, group, log_density, p, wrong, gain, effective, tempered, part)
-        whitening = ensemble.trainings[0].whitening
         right, apart = group[~wrong], None if units is None or draws is not None else units[~wrong]
         promised, by_group = promise([found[~wrong] for found in log_density], right, apart), None
         if apart is not None:

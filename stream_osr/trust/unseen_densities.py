@@ -9,7 +9,7 @@ its rare values with it, just as a stream has values that training did not have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,33 +32,45 @@ PLENTY = 20.0
 """Within-class degrees of freedom for each dimension from which an instance is left out without its fold."""
 
 
+class TrainingRows(NamedTuple):
+    """Training instances.
+
+    Attributes
+    ----------
+    X
+        Raw rows, NaN = missing, shape (n, p).
+    group
+        Class of each row, 0 to J - 1, shape (n,).
+    units
+        Number of the person, device or day of each row, shape (n,). An instance is not scored by its unit.
+        ``None``: not known.
+    """
+
+    X: Array
+    group: Array
+    units: Array | None = None
+
+
 def unseen_densities(
-    X: Array,
-    group: Array,
+    rows: TrainingRows,
     p: Parameters,
-    whitening: Whitening,
     trainings: Sequence[Training],
     left_out: Sequence[Array],
     plan: Plan | None = None,
     order: Array | None = None,
     effective: float = 1.0,
-    units: Array | None = None,
     within: bool = False,
 ) -> list[Array]:
     """Return log class densities of the training instances as unseen by the model, one (n, J) for each model.
 
     Parameters
     ----------
-    X
-        Training rows, NaN = missing, shape (n, p).
-    group
-        Class of each row, 0 to J - 1, shape (n,).
+    rows
+        Training instances.
     p
         Hyperparameters and seed.
-    whitening
-        Whitened coordinates of the model, which the densities refer to.
     trainings
-        Trained models.
+        Trained models. The densities refer to their whitened coordinates.
     left_out
         Log class densities with each instance left out alone (:func:`stream_osr.model.training.summarize`).
     plan
@@ -68,9 +80,6 @@ def unseen_densities(
         of arrival, so that no instance is scored by its neighbours.
     effective
         As for :func:`stream_osr.model.training.summarize`.
-    units
-        Number of the person, device or day of each row, shape (n,). An instance is not scored by its unit.
-        ``None``: not known.
     within
         Score an instance by its unit as well. Blocks of arrival are then blocks of each unit.
 
@@ -78,16 +87,15 @@ def unseen_densities(
     -------
     Minus infinity, under its own class, for an instance that is alone in its class.
     """
-    fold = divided(group, p, trainings[0], order, units, within)
+    fold = divided(rows, p, trainings[0], order, within)
     if fold is None:
         return list(left_out)
-    seen, out = _without_own_values(X, whitening, fold), [each.copy() for each in left_out]
+    seen, out = _without_own_values(rows.X, trainings[0].whitening, fold), [each.copy() for each in left_out]
     for number in range(int(fold.max(initial=-1)) + 1):
         member_rows = fold == number
         if member_rows.any():
-            for each, found in zip(
-                out, _without(member_rows, X, seen, group, p, whitening, trainings, plan, effective), strict=True
-            ):
+            unseen = _without(member_rows, seen, rows, p, trainings, plan, effective)
+            for each, found in zip(out, unseen, strict=True):
                 each[member_rows] = found
     return out
 
@@ -101,36 +109,24 @@ def own_density(log_density: Sequence[Array], group: Array) -> float:
     return float(own[np.isfinite(own)].mean())
 
 
-def unseen_rows(
-    X: Array,
-    group: Array,
-    p: Parameters,
-    whitening: Whitening,
-    trainings: Sequence[Training],
-    order: Array | None = None,
-    units: Array | None = None,
-) -> Array:
+def unseen_rows(rows: TrainingRows, p: Parameters, training: Training, order: Array | None = None) -> Array:
     """Return whitened training rows, shape (n, C + d), as unseen by the model.
 
     A category value that only one fold has counts as a new value. Arguments as for :func:`unseen_densities`.
     """
-    rows = trainings[0].seating.guests.rows[:, :-1]
-    fold, count = divided(group, p, trainings[0], order, units), len(whitening.places)
+    whitened, whitening = training.seating.guests.rows[:, :-1], training.whitening
+    fold, count = divided(rows, p, training, order), len(whitening.places)
     if fold is None or not count:
-        return rows
-    seen = _without_own_values(X, whitening, fold)
-    return np.hstack([whiten(whitening, seen)[:, :count], rows[:, count:]])
+        return whitened
+    seen = _without_own_values(rows.X, whitening, fold)
+    return np.hstack([whiten(whitening, seen)[:, :count], whitened[:, count:]])
 
 
 def divided(
-    group: Array,
-    p: Parameters,
-    training: Training,
-    order: Array | None,
-    units: Array | None = None,
-    within: bool = False,
+    rows: TrainingRows, p: Parameters, training: Training, order: Array | None, within: bool = False
 ) -> Array | None:
     """Return the fold number of each instance, shape (n,). ``None``: each is left out alone."""
+    _, group, units = rows
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.whitening.columns)
     if plenty and order is None and (units is None or within):
@@ -212,17 +208,15 @@ def _units_apart(group: Array, units: Array, otherwise: Array) -> Array:
 
 def _without(
     member_rows: Array,
-    X: Array,
     seen: Array,
-    group: Array,
+    training_rows: TrainingRows,
     p: Parameters,
-    whitening: Whitening,
     trainings: Sequence[Training],
     plan: Plan | None,
     effective: float,
 ) -> list[Array]:
     """Return log class densities of some instances, as ``seen``, by models of the others with their seats."""
-    rest = ~member_rows
+    (X, group, _), whitening, rest = training_rows, trainings[0].whitening, ~member_rows
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[whitening.columns] = whitening.places[: len(whitening.columns)]

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from stream_osr.errors import MissingExtra
+from stream_osr.support.extras import needing
 from stream_osr_connectors.cli import options
 from stream_osr_connectors.cli.garbage import end_imports
 from stream_osr_connectors.cli.options import argument
@@ -28,10 +28,8 @@ def mcp(given: McpOptions) -> None:
 
     Example: stream-osr mcp decisions.jsonl --input new.csv --key id
     """
-    try:
+    with needing("the MCP server needs {}. Install it: pip install 'stream-osr[mcp]'"):
         from stream_osr_connectors.mcp import VARIABLE, serve
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the MCP server needs {error.name}. Install it: pip install 'stream-osr[mcp]'") from error
     known = tokens_of(given)
     by = None if known is None else known.who(f"Bearer {os.environ.get(VARIABLE, '')}")
     parts = parts_of_files(given, given.decisions)

@@ -79,12 +79,10 @@ def report(given: ReportOptions) -> None:
     console = Terminal(stderr=True)
     for note in inputs.notes:
         console.say(note)
-    looked_at = [(truth, "--truth"), (input, "--input")] if key is None else []
-    for path, name in looked_at:
-        if path is not None:
-            without = f"rows of {name} were matched with the decisions by their order"
-            stream_summary.suggest_key(console, path, format, [label], without)
-            break
+    path, name = (input, "--input") if truth is None else (truth, "--truth")
+    if key is None and path is not None:
+        without = f"rows of {name} were matched with the decisions by their order"
+        stream_summary.suggest_key(console, path, format, [label], without)
     size = output.stat().st_size / 1e6
     console.say(f"report written to {output} ({size:.1f} MB). Open it in a browser")
 

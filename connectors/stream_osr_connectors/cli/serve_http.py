@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from stream_osr.errors import ConnectorError, MissingExtra
+from stream_osr.errors import ConnectorError
+from stream_osr.support.extras import needing
 from stream_osr_connectors.cli import options
 from stream_osr_connectors.cli.options import option
 from stream_osr_connectors.terminal import Terminal
@@ -51,12 +52,10 @@ def serve_http(given: ServeHttpOptions) -> None:
 
     Example: stream-osr serve --http --model model.osr --state service
     """
-    try:
+    with needing("the service needs {}. Install it: pip install 'stream-osr[http]'"):
         from stream_osr_connectors.http_service.service import check_model, serve
         from stream_osr_connectors.page.live import page_host
         from stream_osr_connectors.page.live.access import is_local, read_tokens
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the service needs {error.name}. Install it: pip install 'stream-osr[http]'") from error
     from stream_osr_connectors.cli.run import begin
 
     console = Terminal(stderr=True)

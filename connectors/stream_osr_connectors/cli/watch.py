@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.errors import InvalidParameter
+from stream_osr.support.extras import needing
 from stream_osr_connectors.cli import options
 from stream_osr_connectors.cli.garbage import end_imports
 from stream_osr_connectors.cli.options import argument, option
@@ -62,12 +63,10 @@ def watch(given: WatchOptions) -> None:
         raise InvalidParameter("--stream chooses a stream of the decisions file. Leave it out for a Kafka service")
     if (given.decisions is None) == (given.config is None):
         raise InvalidParameter("give either the decisions file of a run or --config of a Kafka service")
-    try:
+    with needing("the page needs {}. Install it: pip install 'stream-osr[live]'"):
         from stream_osr_connectors.page.live import page_host
         from stream_osr_connectors.page.live.access import is_local
         from stream_osr_connectors.page.live.examples import Images
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the page needs {error.name}. Install it: pip install 'stream-osr[live]'") from error
     console = Terminal(stderr=True)
     known = tokens_of(given)
     images = None if given.image is None else Images(given.image)
@@ -133,13 +132,9 @@ def parts_of_files(
 
 
 def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:
-    try:
+    with needing("a Kafka service needs {}. Install it: pip install 'stream-osr[kafka]'"):
         from stream_osr_connectors.kafka.settings import load_settings
         from stream_osr_connectors.page.live.service_feed import parts
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"a Kafka service needs {error.name}. Install it: pip install 'stream-osr[kafka]'"
-        ) from error
     if load_settings(given.config, model=Path()).by is not None:
         raise InvalidParameter(
             "the live page shows one stream for each partition, and the setting by makes one for each "

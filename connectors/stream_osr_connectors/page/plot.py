@@ -14,9 +14,10 @@ import numpy as np
 
 from stream_osr.decision import Decision
 from stream_osr.discovery.event_base import Event
-from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.support.extras import needing
 from stream_osr_connectors.page.live.watcher import Watcher
 from stream_osr_connectors.page.report.content import watching
 from stream_osr_connectors.page.report.records_feed import RecordsFeed
@@ -158,10 +159,8 @@ def _is_numeric(difference: Mapping[str, Any]) -> bool:
 
 def _charts() -> Any:
     """Import Altair only when a chart is drawn."""
-    try:
+    with needing("figures need {}: run pip install 'stream-osr[plot]'"):
         return import_module("stream_osr_connectors.page.charts")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"figures need {error.name}: run pip install 'stream-osr[plot]'") from error
 
 
 def _truth(labels: Labels) -> Callable[[Any, int], str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -23,7 +22,7 @@ class Conflict(StreamOSRError):
     """A command for a state that has changed meanwhile."""
 
 
-class Acts(ABC):
+class Acts:
     """Interface from the page's commands to the stream.
 
     Parameters
@@ -44,14 +43,13 @@ class Acts(ABC):
         self._trouble = ""
         self._one_by_one = Lock()
 
-    @abstractmethod
     def look(self) -> None:
         """Read new commands from this page and from elsewhere."""
 
-    @abstractmethod
-    def _send(self, commands: Sequence[Command]) -> CommandReceipt: ...
+    def _send(self, commands: Sequence[Command]) -> CommandReceipt:
+        raise NotImplementedError
 
-    def stop(self) -> None:  # noqa: B027  # only a service has resources to release
+    def stop(self) -> None:
         """Release all resources."""
 
     def ask(self, commands: Sequence[Command], n: int | None = None) -> CommandReceipt:

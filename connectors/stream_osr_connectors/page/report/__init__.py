@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stream_osr.errors import MissingExtra
 from stream_osr.keyed import KeySummary
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.support.extras import needing
 from stream_osr_connectors.summary.naming import naming_in_python
 
 if TYPE_CHECKING:
@@ -103,7 +103,5 @@ def report_page(
 
 def _modules() -> tuple[Any, Any]:
     package = "stream_osr_connectors.page.report"
-    try:
+    with needing("the report needs {}: run pip install 'stream-osr[plot]'"):
         return import_module(f"{package}.content"), import_module(f"{package}.frozen")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the report needs {error.name}: run pip install 'stream-osr[plot]'") from error

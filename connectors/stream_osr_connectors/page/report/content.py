@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from stream_osr.errors import ConnectorError
 from stream_osr.keyed import KeySummary
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.commands import Command, CommandReceipt
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.examples import MOST_CHOSEN, ExampleChooser
 from stream_osr_connectors.page.live.file_commands import Acts
@@ -61,25 +60,14 @@ class _NoActs(Acts):
         """Return the command that names the subclasses of a candidate."""
         return self._command(ids)
 
-    def look(self) -> None:
-        """Read nothing."""
-
-    def _send(self, commands: Sequence[Command]) -> CommandReceipt:
-        raise NotImplementedError
-
 
 def collect(
     model: OpenSetRecognizer | None = None,
     decisions: Iterable[Mapping[str, Any]] | None = None,
-    events: Iterable[Mapping[str, Any]] = (),
-    truth: Callable[[Any, int], str | None] | None = None,
-    title: str = "Stream report",
-    notes: Sequence[str] = (),
-    instances: Instances | None = None,
-    command: Callable[[Sequence[int | str]], str] = naming_in_python,
-    acts: Acts | None = None,
+    *more: Any,
+    **rest: Any,
 ) -> Content:
-    """Collect the content of a report. The arguments are those of :func:`.report_page`.
+    """Collect the content of a report. The arguments are those of :func:`watching`.
 
     Raises
     ------
@@ -88,7 +76,7 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    with watching(model, decisions, events, truth, title, notes, instances, command, acts) as (watcher, feed):
+    with watching(model, decisions, *more, **rest) as (watcher, feed):
         state = watcher.refresh()
         if model is not None:
             state["stream"]["source"] = f"model {model.trained.fingerprint[:16]}"
@@ -101,15 +89,15 @@ def collect(
 def watching(
     model: OpenSetRecognizer | None,
     decisions: Iterable[Mapping[str, Any]] | None,
-    events: Iterable[Mapping[str, Any]],
+    events: Iterable[Mapping[str, Any]] = (),
     truth: Callable[[Any, int], str | None] | None = None,
-    title: str = "",
+    title: str = "Stream report",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
     command: Callable[[Sequence[int | str]], str] = naming_in_python,
     acts: Acts | None = None,
 ) -> Iterator[tuple[Watcher, RecordsFeed]]:
-    """Return a watcher of given records, as :func:`collect` describes them, and their feed. No thread runs."""
+    """Return a watcher of given records, as :func:`.report_page` describes them, and their feed. No thread runs."""
     view = _GivenModel(model)
     if model is not None and decisions is None:
         decisions = RememberedInstances(model).decisions()
