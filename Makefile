@@ -158,6 +158,7 @@ speed: $(VENV)/.dev   ## measure the cost of decisions into docs/results (an hou
 	$(BIN)/python -m benchmarks.active --write
 	$(BIN)/python -m benchmarks.state --write
 	$(BIN)/python -m benchmarks.keyed --write
+	$(BIN)/python -m benchmarks.scale --write
 	$(BIN)/python -m benchmarks.width --write
 
 pictures: site   ## take pictures of the report, the live page and the home page into OUT=folder (needs `make browser`)
