@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, Unpack
@@ -300,12 +300,19 @@ class CsvSource(LineSource):
             return None
         try:
             text = b"".join(line.data for line in lines).decode().replace("\r\n", "\n").removesuffix("\n")
-            if any(character in text for character in "\"\r\0\ufeff'"[: 5 if self._safe else 4]):
+            if any(character in text for character in "\r\0\ufeff'"[: 4 if self._safe else 3]):
                 return None
-            columns = [*zip(*(row.split(self._delimiter) for row in text.split("\n")), strict=True)]
-        except ValueError:
+            rows: Iterable[list[str]] = (row.split(self._delimiter) for row in text.split("\n"))
+            if '"' in text:
+                rows = csv.reader(text.split("\n"), delimiter=self._delimiter, strict=True)
+            columns = [*zip(*rows, strict=True)]
+        except (ValueError, csv.Error):
             return None
-        if len(columns) < self._width or any(map(str.strip, chain(*columns[self._width :]))):
+        if (
+            len(columns) < self._width
+            or len(columns[0]) < len(lines)
+            or any(map(str.strip, chain(*columns[self._width :])))
+        ):
             return None
         if self._header[0] in map(str.strip, columns[0]):  # the row may repeat the header
             return None
