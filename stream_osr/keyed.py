@@ -314,8 +314,9 @@ class Keyed(AwakeRecognizers):
         Returns
         -------
         Plain values and arrays: ``by``, the keys. ``counts`` of shape (n, 9): position of the stored recognizer (-1
-        for none), rows of the unfinished micro-batch, numbers of rows that wait, of instances, of decisions, of
-        *unknown* among them, and of subclasses, and place in and number of the recognizers that were stored together.
+        for none), rows of the unfinished micro-batch, and numbers of rows that wait, of instances, of decisions, of
+        *unknown* among them, and of subclasses. The last two columns are the place of the recognizer among those that
+        were stored together, and their number.
         ``begun``, the times of the micro-batches. ``rows``, ``times`` and ``keys`` of the rows that wait.
         """
         if self._decisions or self._events:
@@ -363,8 +364,6 @@ class Keyed(AwakeRecognizers):
 
 
 def _named(by: object) -> str:
-    if type(by) is str:
-        return by
     if isinstance(by, bool) or not isinstance(by, str | int):
         raise InvalidParameter(f"by is {by!r}: expected text or a whole number")
     return str(by)

@@ -332,8 +332,10 @@ def test_the_states_of_an_earlier_version_are_read(trained: TrainedModel, tmp_pa
         for each in (resumed, expected):
             each.learn_one(x, by=by, t=t, key=t)
     assert results(resumed) == results(expected)
-    resumed.as_state()
+    state = resumed.as_state()
     resumed.saved()
+    resumed = Keyed(trained, store=store, **ARGUMENTS)
+    resumed.resume(state)
     for each in (resumed, expected):
         each.flush()
     assert results(resumed) == results(expected)

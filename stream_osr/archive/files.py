@@ -178,8 +178,8 @@ def kind_over(trained: TrainedModel, what: str = "state of a stream") -> str:
     return f"{what} over the model {trained.fingerprint[:16]}"
 
 
-def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
-    """Convert unpacked content to its form.
+def form_from(archive: Archive, around: Surroundings = NOTHING, place: int | None = None) -> Any:
+    """Convert unpacked content, or that at a place of a sequence, to its form.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def form_from(archive: Archive, around: Surroundings = NOTHING) -> Any:
     unpacker = Unpacker(archive.block, as_numbered(around.forms, archive.version), MOST * archive.size + LEAST)
     (content,) = unpacker.column(archive.manifest["content"], 1)
     unpacker.finish()
-    return content
+    return content if place is None else content[place]
 
 
 def from_bytes(
@@ -227,8 +227,7 @@ def from_bytes(
     if (found := archive.manifest["kind"]) != kind:
         raise PersistenceError(f"{name} holds a {printable(str(found), 60)}, not a {kind}")
     try:
-        content = form_from(archive, around)
-        content = bring_up(content if place is None else content[place], archive.version)
+        content = bring_up(form_from(archive, around, place), archive.version)
         check_records(content)
         rule(content, "", {})
         return in_memory(content, RECORDS, dict(around.built))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
 from itertools import count
@@ -28,10 +27,10 @@ MEASURED_AGAIN = 1.5
 """Growth of a stream after which its recognizer is measured again."""
 MEMBERS = 16
 """Largest number of recognizers that are stored together. With more, storing is cheaper and reading is slower."""
-LEAST_SHARE, GROUPS = 0.25, 8
-"""Share of the recognizers of a group that are still needed. So many groups with less are stored again as fewer."""
-ROOM = 0.125
-"""Share of the memory that becomes free when recognizers are stored to make room."""
+NEEDED, GROUPS = 0.25, 8
+"""Share of a group's recognizers that are needed. If ``GROUPS`` groups have less, they are stored again as fewer."""
+ROOM = 8
+"""One of so many recognizers in memory is stored at a time, to make room."""
 
 
 class AwakeRecognizers:
@@ -56,7 +55,7 @@ class AwakeRecognizers:
 
     def __init__(self, trained: TrainedModel, memory: int, store: StateStore, arguments: dict[str, Any]) -> None:
         self.trained, self.memory = trained, memory
-        self._store = store
+        self._store, self._kind = store, kind_over(trained, "states of streams")
         self._set_arguments(arguments)
         self._streams: dict[str, KeyStream] = {}
         self._awake: OrderedDict[str, KeyStream] = OrderedDict()
@@ -90,12 +89,9 @@ class AwakeRecognizers:
         if data is None:
             raise PersistenceError(f"the store has lost the state {stream.stored}. Restore it, or begin again")
         self.loaded += 1
-        name = f"the state {stream.stored}"
-        if stream.place < 0:
-            model = OpenSetRecognizer.from_state_bytes(self.trained, data, name)
-        else:
-            around = Surroundings.of(self.trained)
-            model = restored(OpenSetRecognizer, from_bytes(data, self._kind, recognizer, around, name, stream.place))
+        kind, place = (self._kind, stream.place) if stream.place >= 0 else (kind_over(self.trained), None)
+        around, name = Surroundings.of(self.trained), f"the state {stream.stored}"
+        model = restored(OpenSetRecognizer, from_bytes(data, kind, recognizer, around, name, place))
         if model.min_probability != self._parameters.min_probability:
             model.set_min_probability(self._parameters.min_probability)
         return model
@@ -105,20 +101,14 @@ class AwakeRecognizers:
         size = size_of(model, self._shared, self._parameters.batch_size)
         self._size += size - stream.size
         stream.size, stream.measured_at = size, stream.seen
-        if self._size <= self.memory:
-            return
-        left, oldest = self._size, [*self._awake.items()][:-1]
-        for at, (_, each) in enumerate(oldest):
-            if left <= (1 - ROOM) * self.memory:
-                del oldest[at:]
-                break
-            left -= each.size
-        self._put([each for _, each in oldest])
-        for by, each in oldest:
-            self._forget(by)
-            each.buffered, each.begun = each.unfinished()
-            each.model = None
-        self._gather()
+        while self._size > self.memory and len(self._awake) > 1:
+            oldest = [*self._awake.items()][: 1 + (len(self._awake) - 2) // ROOM]
+            self._put([each for _, each in oldest])
+            for by, each in oldest:
+                self._forget(by)
+                each.buffered, each.begun = each.unfinished()
+                each.model = None
+            self._gather()
 
     def _forget(self, by: str) -> None:
         """Count the recognizer of a key no longer, if it is awake."""
@@ -133,6 +123,7 @@ class AwakeRecognizers:
             group, state = changed[at : at + MEMBERS], StoredState(GROUP, next(self._positions))
             contents = [content_of(each.model, each.model.value) for each in group if each.model is not None]
             self._store.put(state, to_bytes(self._kind, contents, Surroundings.of(self.trained), checked=False))
+            self._members[state] = len(group)
             for place, each in enumerate(group):
                 before, each.stored, each.place, each.together = each.stored, state, place, len(group)
                 each.changed = False
@@ -141,7 +132,6 @@ class AwakeRecognizers:
                     if not self._members[before] and before not in self._kept:
                         self._store.drop(before)
                         del self._members[before]
-            self._members[state] = len(group)
         self.stored += len(changed)
 
     def _gather(self) -> None:
@@ -149,11 +139,7 @@ class AwakeRecognizers:
 
         Otherwise a group would stay for a single recognizer.
         """
-        left = [
-            each
-            for each in self._streams.values()
-            if each.stored is not None and self._members[each.stored] <= LEAST_SHARE * each.together
-        ]
+        left = [s for s in self._streams.values() if s.stored and self._members[s.stored] <= NEEDED * s.together]
         if len({each.stored for each in left}) < GROUPS:
             return
         for at in range(0, len(left), MEMBERS):
@@ -161,18 +147,15 @@ class AwakeRecognizers:
             asleep = [each for each in part if each.model is None]
             try:
                 for each in asleep:
-                    with suppress(PersistenceError):  # a call that needs the recognizer raises it
-                        each.model = self._read(each)
+                    each.model = self._read(each)
                 for each in part:
-                    each.changed = each.model is not None
+                    each.changed = True
                 self._put(part)
+            except PersistenceError:  # they stay where they are, and a call that needs them raises it
+                pass
             finally:
                 for each in asleep:
                     each.model = None
-
-    @property
-    def _kind(self) -> str:
-        return kind_over(self.trained, "states of streams")
 
 
 def size_of(model: OpenSetRecognizer, shared: Collection[int], batch_size: int) -> int:
@@ -187,7 +170,7 @@ def size_of(model: OpenSetRecognizer, shared: Collection[int], batch_size: int) 
     batch_size
         Number of rows of a micro-batch.
     """
-    size = OBJECTS + sum(each.nbytes for each in _arrays_of(model.value, {*shared}))
+    size = OBJECTS + _bytes_of(model.value, {*shared})
     spare = SPARE + batch_size // INSTANCES_PER_SLOT
     for chain in model.value.running[1].chains:  # a step leaves free slots behind those that are in use
         size += 2 * spare * chain.known.dishes.matrix[0].nbytes
@@ -197,21 +180,20 @@ def size_of(model: OpenSetRecognizer, shared: Collection[int], batch_size: int) 
 def parts_of(value: Any) -> frozenset[int]:
     """Return the identities (``id``) of all parts of a value."""
     seen = set[int]()
-    for _ in _arrays_of(value, seen):
-        pass
+    _bytes_of(value, seen)
     return frozenset(seen)
 
 
-def _arrays_of(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
-    """Yield each array of a value once, except for those in parts that were seen before."""
-    rest = [value]
+def _bytes_of(value: Any, seen: set[int]) -> int:
+    """Add the sizes of all arrays of a value, except for those in parts that were seen before."""
+    rest, size = [value], 0
     while rest:
         value = rest.pop()
         if type(value) in _PLAIN or id(value) in seen:
             continue
         seen.add(id(value))
         if isinstance(value, np.ndarray):
-            yield value
+            size += value.nbytes
         elif isinstance(value, tuple | list | deque):
             rest += value
         elif isinstance(value, Mapping):
@@ -220,6 +202,7 @@ def _arrays_of(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
             rest += [getattr(value, each.name) for each in fields(value)]
         elif hasattr(value, "__dict__"):
             rest += vars(value).values()
+    return size
 
 
 _PLAIN = {type(None), bool, int, float, str}

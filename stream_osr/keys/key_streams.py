@@ -74,11 +74,11 @@ class KeyStream:
     decided: int = 0
     unknown: int = 0
     emerged: int = 0
+    place: int = -1
+    together: int = 1
     size: int = 0
     measured_at: int = 0
     changed: bool = True
-    place: int = -1
-    together: int = 1
 
     def unfinished(self) -> tuple[int, float | None]:
         """Return the number of rows in the recognizer's unfinished micro-batch, and the time of the first row."""
@@ -150,12 +150,12 @@ def from_columns(state: Mapping[str, Any], features: int) -> dict[str, KeyStream
     waiting = map(BufferedInstance, state["rows"], times, state["keys"])
     streams = {}
     for by, since, row in zip(state["by"], begun, counts.tolist(), strict=True):
-        position, buffered, n, *own = row[:7]
-        place, together = row[7:] or (-1, 1)
-        stored = None if position < 0 else StoredState(GROUP if place >= 0 else stored_name(by), position)
+        position, buffered, n, *own = row
+        name = GROUP if len(row) > 7 and row[7] >= 0 else stored_name(by)
+        stored = None if position < 0 else StoredState(name, position)
         rows = [*islice(waiting, n)]
-        group = {"place": place, "together": together}
-        streams[by] = KeyStream(None, stored, rows, buffered, since, *own, changed=False, **group)
+        streams[by] = KeyStream(None, stored, rows, buffered, since, *own)
+        streams[by].changed = False
     return streams
 
 
