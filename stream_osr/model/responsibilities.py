@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dish_statistics import Dishes, distance_from, log_predictive_without
-from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, log_each_using, total_of
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
 from stream_osr.model.feature_space.binary_features import BinaryFeatures
 from stream_osr.model.feature_space.whitening import HORIZON, NO_WHITENING, Whitening, write_places
 from stream_osr.model.gaussian import dot
@@ -176,7 +176,13 @@ def _log_emerging(
     packed, head, power, least = student_terms
     value = query.product @ packed.T
     n, count = value.shape
-    _log_densities(value, head, power, least, np.empty(value.size))
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = 1.0 + max(value[i, k], least[k])
+    log_each(value.reshape(value.size))
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = head[k] - power[k] * value[i, k]
     columns = prior.first.shape[0]
     if columns > 0:
         places, logs = places_of(query.rows, columns), log_table(dishes.counts, prior)
@@ -185,19 +191,6 @@ def _log_emerging(
                 for k in range(count):
                     value[i, k] += logs[k, places[c, i]]
     return value
-
-
-@called_kernel
-def _log_densities(value: Array, head: Array, power: Array, least: Array, room: Array) -> None:
-    """Replace quadratic forms, shape (n, K), by log densities."""
-    n, count = value.shape
-    for i in range(n):
-        for k in range(count):
-            value[i, k] = 1.0 + max(value[i, k], least[k])
-    log_each_using(room, value.reshape(n * count))
-    for i in range(n):
-        for k in range(count):
-            value[i, k] = head[k] - power[k] * value[i, k]
 
 
 class Nearby(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.elementwise import exp_each_using, largest, total_of
-from stream_osr.model.jit import Array, called_kernel, kernel
+from stream_osr.model.elementwise import exp_each, largest, total_of
+from stream_osr.model.jit import Array, kernel
 from stream_osr.trust.density_levels import with_odds
 from stream_osr.trust.known_shares import KnownShares
 
@@ -13,24 +13,18 @@ from stream_osr.trust.known_shares import KnownShares
 @kernel
 def votes(log_density: Array) -> Array:
     """Return the probability of each class by its density alone, shape (n, J)."""
-    out = np.empty(log_density.shape)
-    _vote(log_density, out, np.empty(out.size, np.int64))
-    return out
-
-
-@called_kernel
-def _vote(log_density: Array, out: Array, room: Array) -> None:
-    """Write the result of :func:`votes`."""
     n, n_classes = log_density.shape
+    out = np.empty((n, n_classes))
     for i in range(n):
         peak = largest(log_density[i])
         for j in range(n_classes):
             out[i, j] = log_density[i, j] - peak
-    exp_each_using(room, out.reshape(n * n_classes))
+    exp_each(out.reshape(out.size))
     for i in range(n):
         scale = 1.0 / total_of(out[i])
         for j in range(n_classes):
             out[i, j] *= scale
+    return out
 
 
 @kernel
@@ -73,47 +67,15 @@ def balance(
     """
     (n, n_classes), count = vote.shape, responsibilities.shape[1]
     back, new = np.empty((n, count - n_classes)), np.empty(n)
-    known = np.ascontiguousarray(shares.known[n_classes:].T)
-    _divide(known, responsibilities, level, back, new, odds, hypotheses)
-    theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
-    _join(shares.classes, unknown, (vote, back, new, theirs), out, odds, hypotheses, prior)
-    return out
-
-
-@called_kernel
-def _divide(
-    known: Array,
-    responsibilities: Array,
-    level: Array,
-    back: Array,
-    new: Array,
-    odds: Array | None,
-    hypotheses: Array | None,
-) -> None:
-    """Write the known part of each subclass and of new instances, and the responsibility of all of them."""
-    (n, count), n_classes = back.shape, responsibilities.shape[1] - back.shape[1]
+    known, classes = np.ascontiguousarray(shares.known[n_classes:].T), shares.classes
     for i in range(n):
         here, share, emerging = back[i], known[level[i]], responsibilities[i, n_classes:]
         new[i] = total_of(emerging)
         scale = 1.0 / max(new[i], 1e-300)
-        for c in range(count):
+        for c in range(count - n_classes):
             kept = share[c] if odds is None or hypotheses is None else with_odds(hypotheses[n_classes + c], odds[i])
             here[c] = emerging[c] * scale * kept
-
-
-@called_kernel
-def _join(
-    classes: Array,
-    unknown: Array,
-    parts: tuple[Array, Array, Array, Array],
-    out: Array,
-    odds: Array | None,
-    hypotheses: Array | None,
-    prior: Array | None,
-) -> None:
-    """Write the probabilities from the votes and the ``parts`` that return to the known classes."""
-    vote, back, new, theirs = parts
-    n, n_classes = vote.shape
+    theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
     for i in range(n):
         whole = new[i] if np.isnan(unknown[i]) else unknown[i]
         expected = classes if prior is None else prior[i]
@@ -131,3 +93,4 @@ def _join(
             out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)
+    return out

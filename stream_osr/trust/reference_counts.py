@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import Array, called_kernel, kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.support import rules
 
 
@@ -57,29 +57,8 @@ def counted(
         Decay factor of the counts so far.
     """
     (n_classes, count, levels), first = counts.taken.shape, len(group)
-    total, taken, came = np.zeros(n_classes), np.zeros((first, count)), np.zeros((levels, count))
-    all_taken, all_asked = np.empty(counts.taken.shape), fade * counts.total
-    place = np.full((n_classes, levels), -1)
-    _add(counts, cell_counts, level, group, weight, n, fade, (total, taken, came, place, all_taken, all_asked))
-    return ReferenceCounts(
-        fade * counts.stream + came.T, fade * counts.seen + n, all_taken, all_asked, fade * counts.votes
-    )
-
-
-@called_kernel
-def _add(
-    counts: ReferenceCounts,
-    cell_counts: Array,
-    level: Array,
-    group: Array,
-    weight: Array,
-    n: int,
-    fade: float,
-    sums: tuple[Array, Array, Array, Array, Array, Array],
-) -> None:
-    """Write the sums of :func:`counted`. ``place`` has rows of ``taken``, for classes and levels with a reference."""
-    total, taken, came, place, all_taken, all_asked = sums
-    (n_classes, count, levels), first, n_places = counts.taken.shape, len(group), 0
+    total, taken = np.zeros(n_classes), np.zeros((first, count))
+    place, n_places = np.full((n_classes, levels), -1), 0  # rows of `taken`, for classes and levels with a reference
     for i in range(first):
         j, at = group[i], level[i]
         if place[j, at] < 0:
@@ -89,12 +68,13 @@ def _add(
         here = taken[place[j, at]]
         for c in range(count):
             here[c] += weight[i] * cell_counts[i, c]
+    came = np.zeros((levels, count))
     for i in range(first, first + n):
         for c in range(count):
             came[level[i], c] += cell_counts[i, c]
-    size = n_classes * count * levels
-    flat, flat_before = all_taken.reshape(size), counts.taken.reshape(size)
-    for at in range(size):  # several numbers at a time, in contrast to an expression in three dimensions
+    all_taken, all_asked = np.empty(counts.taken.shape), fade * counts.total
+    flat, flat_before = all_taken.reshape(all_taken.size), counts.taken.reshape(all_taken.size)
+    for at in range(len(flat)):  # several numbers at a time, in contrast to an expression in three dimensions
         flat[at] = fade * flat_before[at]
     for j in range(n_classes):
         for c in range(count):
@@ -104,3 +84,6 @@ def _add(
                 here = taken[place[j, at]]
                 for c in range(count):
                     all_taken[j, c, at] += here[c]
+    return ReferenceCounts(
+        fade * counts.stream + came.T, fade * counts.seen + n, all_taken, all_asked, fade * counts.votes
+    )

@@ -70,6 +70,7 @@ JUDGES = {
     "training/trained.py": ("test_references", "test_trust"),
     "model/dependence.py": ("dependence", "test_order"),
     "model/offset_fit.py": ("shared_offset",),
+    "model/offset_sums.py": ("shared_offset",),
     "model/class_places.py": ("shared_offset",),
     "model/shared_offset.py": ("shared_offset",),
     "trust/density_levels.py": ("test_typical",),
