@@ -31,13 +31,13 @@ def inspect(
     from stream_osr_connectors.files.streams import keyed_of, recognizer_of
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
-    if run is None or run.keys is None:
-        if stream is not None:
+    keys = None if run is None else run.keys
+    if stream is not None:
+        if keys is None:
             raise InvalidParameter(f"{model} has no streams by key. Leave out --stream")
-    elif stream is not None:
-        recognizer, run = recognizer_of(recognizer, run.keys, model, stream), None
+        recognizer, run, keys = recognizer_of(recognizer, keys, model, stream), None, None
     trained = recognizer.trained
-    if run is not None and run.keys is not None:
+    if keys is not None:
         out.say(f"{counted(len(trained.labels), 'known class', 'known classes')}, and a stream for each key")
     else:
         out.say(*replace(recognizer.summary(), unmet=ALL_MET).text(subclasses=subclasses).split("\n"))
@@ -53,21 +53,14 @@ def inspect(
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
     out.say(f"fingerprint {trained.fingerprint}")
-    if run is None or run.keys is None:
+    if keys is None:
         out.say(*stream_summary.account(recognizer))
-    if run is not None and run.keys is not None:
-        keyed = keyed_of(recognizer, model, run.keys)
+    if run is not None:
         out.say(*stream_summary.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
-        out.say(*stream_summary.keys(keyed, run.totals["read"]))
+    if run is not None and keys is not None:
+        out.say(*stream_summary.keys(keyed_of(recognizer, model, keys), run.totals["read"]))
         out.say(f"next, to look at a key: stream-osr inspect {quote(str(model))} --stream KEY")
-        return
-    if stream is not None:
-        if (command := stream_summary.naming(recognizer, model, stream)) is not None:
-            out.say(command)
-        return
-    if run is None:
+    elif run is None and stream is None:
         out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
-        return
-    out.say(*stream_summary.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
-    if (command := stream_summary.naming(recognizer, model)) is not None:
+    elif (command := stream_summary.naming(recognizer, model, stream)) is not None:
         out.say(command)

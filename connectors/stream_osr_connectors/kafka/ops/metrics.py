@@ -64,7 +64,7 @@ COUNTS: dict[str, dict[str, list[str]]] = {
     "class_drifts": {DRIFTED: []},
     "events_of_type": {OF_TYPE: []},
 }
-"""Counts of a metric, with values of its labels, if it is not the count of its name.
+"""Counts of a metric with values of the labels. Other metrics count what their names say.
 
 A name that ends with a space is a prefix, and the rest of the count's name is the first label.
 """

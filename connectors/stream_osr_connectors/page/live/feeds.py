@@ -53,11 +53,11 @@ class Feed(Protocol):
     """``file``, ``kafka`` or ``report``."""
     name: str
     """Name for people."""
-    prefixes: Sequence[str]
+    prefixes: Sequence[str] = ("",)
     """Prefix of subclass ids, for each track."""
     has_events: bool
     """Whether the source has events."""
-    strict: bool
+    strict = False
     """Whether an invalid record is an error. Otherwise it is counted."""
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
@@ -71,9 +71,11 @@ class Feed(Protocol):
 
     def behind(self) -> int | None:
         """Return the number of decisions to be read, or ``None`` if unknown."""
+        return None
 
     def running(self) -> bool:
         """Return whether the stream seems to be running."""
+        return False
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
@@ -97,7 +99,7 @@ EVENTS_AT_ONCE = 1 << 18
 """Most bytes of events that are read before decisions."""
 
 
-class FileFeed:
+class FileFeed(Feed):
     """The files of a run.
 
     Parameters
@@ -118,8 +120,6 @@ class FileFeed:
     """
 
     kind = "file"
-    strict = False
-    prefixes: Sequence[str] = ("",)
 
     def __init__(
         self,

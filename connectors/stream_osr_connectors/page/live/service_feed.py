@@ -24,7 +24,7 @@ from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
 from stream_osr_connectors.page.live.checkpoint_view import ModelView, PolledView
-from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
+from stream_osr_connectors.page.live.feeds import Feed, FoundDecision, NewRecords
 from stream_osr_connectors.page.live.input_rows import json_object
 from stream_osr_connectors.page.live.service_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
@@ -46,7 +46,7 @@ _opener = build_opener(ProxyHandler({}))
 NOT_JSON = "the value is not JSON. Did the service run with an encoder other than json?"
 
 
-class ServiceFeed:
+class ServiceFeed(Feed):
     """The topics of a service.
 
     Parameters
@@ -63,7 +63,6 @@ class ServiceFeed:
     """
 
     kind = "kafka"
-    strict = False
     has_events = True
 
     def __init__(self, settings: ServiceSettings, last: int) -> None:

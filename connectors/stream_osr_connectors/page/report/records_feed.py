@@ -14,7 +14,7 @@ import orjson
 from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief, counted
-from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
+from stream_osr_connectors.page.live.feeds import Feed, FoundDecision, NewRecords
 from stream_osr_connectors.summary.input_records import ReadRecord, reading, real, whole
 
 Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]
@@ -32,7 +32,7 @@ _MEASURED = ("t", "probability", "distance", "density_rank")
 _NUMBERS = ("seq", "subclass_id", "new_id", "size", "delta")
 
 
-class RecordsFeed:
+class RecordsFeed(Feed):
     """Given records as the source of a page. Decisions are stored in a temporary file.
 
     Parameters
@@ -58,7 +58,6 @@ class RecordsFeed:
 
     kind = "report"
     strict = True
-    prefixes: Sequence[str] = ("",)
 
     def __init__(
         self,
@@ -123,13 +122,6 @@ class RecordsFeed:
         self._read = end
         decisions = [(0, n, n, self._decision(n)) for n in range(begin, end)]
         return NewRecords(decisions, [] if begin else [(0, each) for each in self.events], end < len(self))
-
-    def behind(self) -> None:
-        """Return ``None``: all decisions are there."""
-
-    def running(self) -> bool:
-        """Return ``False``: nothing is added."""
-        return False
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
