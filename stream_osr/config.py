@@ -227,8 +227,9 @@ def plain(given: Arguments) -> dict[str, Any]:
 def archived(given: Arguments) -> dict[str, Any]:
     """Return the given arguments by the names that archives use."""
     out = plain(given)
-    checked = parameters.parameters(**out)
-    out |= {"pca_components": checked.pca_components, "pca_variance": checked.pca_variance, **REPRODUCTION}
+    pca = parameters.parameters(**out).pca
+    number, share = (pca, None) if isinstance(pca, int) else (None, pca)
+    out |= {"pca_components": number, "pca_variance": share, **REPRODUCTION}
     out["broad"] = out.pop("background_component")
     del out["pca"]
     return out

@@ -281,16 +281,6 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
         """Spellings of a missing value, in addition to the usual ones."""
         return frozenset(map(spelled, self.missing or ()))
 
-    @property
-    def pca_components(self) -> int | None:
-        """Number of principal components to project to, if given."""
-        return self.pca if isinstance(self.pca, int) else None
-
-    @property
-    def pca_variance(self) -> float | None:
-        """Share of the variance to project to, if given."""
-        return self.pca if isinstance(self.pca, float) else None
-
     def window_after(self, batch: int) -> int:
         """Return the number of latest instances to re-seat with the next batch, after a batch of a given size.
 

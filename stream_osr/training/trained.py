@@ -298,7 +298,7 @@ def train_model(
     kept = min(numeric, MOST + 1 if p.pca is None else len(X))
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
-    warn_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
+    warn_of_memory(X.shape[1], min(kept, p.pca if isinstance(p.pca, int) else kept), len(labels), count)
     missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         fitted = fit_coordinates(modelled, group, p, order)

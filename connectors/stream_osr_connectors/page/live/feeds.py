@@ -57,7 +57,7 @@ class Feed(Protocol):
     """Prefix of subclass ids, for each track."""
     has_events: bool
     """Whether the source has events."""
-    strict = False
+    strict: bool = False
     """Whether an invalid record is an error. Otherwise it is counted."""
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
