@@ -68,17 +68,14 @@ def serve_http(given: ServeHttpOptions) -> None:
         raise ConnectorError(f"cannot create {given.state}: {error.strerror}. Check the path") from None
     if tokens is None and not is_local(given.host):
         console.say(f"anyone who can reach {given.host} can send and read instances. --tokens FILE prevents that")
-    listening = page_host.listen(given.host, given.port)
 
     def ready(address: str) -> None:
         said = "" if tokens is not None else ". Commands are refused (--tokens allows them)"
         Terminal().say(f"{address} decides instances{said}. Press Ctrl-C to stop")
 
-    try:
+    with page_host.listen(given.host, given.port) as listening:
         serve(
             listening, given.state, model, horizon=given.horizon, checkpoint_every=given.checkpoint_every,
             segment_bytes=given.segment_bytes, by=given.by, contributions=given.contributions,
             carries=given.on_model_change == "carry", tokens=tokens, names=given.name or (), ready=ready,
         )  # fmt: skip
-    finally:
-        listening.close()

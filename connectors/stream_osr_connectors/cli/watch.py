@@ -70,23 +70,21 @@ def watch(given: WatchOptions) -> None:
     console = Terminal(stderr=True)
     known = tokens_of(given)
     images = None if given.image is None else Images(given.image)
-    listening = page_host.listen(given.host, given.port)
-    try:
-        parts = _of_service(given) if given.decisions is None else parts_of_files(given, given.decisions, given.speed)
-    except BaseException:
-        listening.close()
-        raise
-    if not is_local(given.host):
-        console.say(f"anyone who can reach {given.host} can view the page. See docs/live.md for how to protect it")
-    if given.decisions is not None and not given.decisions.exists():
-        console.say(f"{given.decisions} does not exist yet: waiting for it")
     said = "" if known is not None else ". It is read-only (--allow-commands allows commands)"
+    with page_host.listen(given.host, given.port) as listening:
+        parts = _of_service(given) if given.decisions is None else parts_of_files(given, given.decisions, given.speed)
+        if not is_local(given.host):
+            console.say(
+                f"anyone who can reach {given.host} can view the page. See docs/live.md for how to protect it"
+            )
+        if given.decisions is not None and not given.decisions.exists():
+            console.say(f"{given.decisions} does not exist yet: waiting for it")
 
-    def ready(address: str) -> None:
-        Terminal().say(f"{address} shows {parts[0].name}{said}. Press Ctrl-C to stop")
+        def ready(address: str) -> None:
+            Terminal().say(f"{address} shows {parts[0].name}{said}. Press Ctrl-C to stop")
 
-    end_imports()
-    page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
+        end_imports()
+        page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
 
 def tokens_of(given: StreamOptions) -> Tokens | None:

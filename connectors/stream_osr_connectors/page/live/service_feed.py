@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stream_osr.errors import ConnectorError
 from stream_osr.instances.embedding import flat
 from stream_osr_connectors.kafka.client.consumers import TopicFollower
-from stream_osr_connectors.kafka.client.errors import explained, quieten, start_explained
-from stream_osr_connectors.kafka.client.interface import ClientError
+from stream_osr_connectors.kafka.client.errors import quieten, start_explained
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
@@ -111,7 +110,7 @@ class ServiceFeed(Feed):
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read new records."""
-        try:
+        with start_explained(self._settings):
             events = self._events.poll(0.01, MOST)
             records = self._decisions.poll(WAIT, MOST)
             now = time.monotonic()
@@ -123,8 +122,6 @@ class ServiceFeed(Feed):
                 self._behind = sum(max(0, end[place] - self._decisions.position(place)) for place in end)
             else:
                 self._behind = max(0, self._behind - len(records))
-        except ClientError as error:
-            raise explained(self._settings, error) from None
         if records:
             self._received = now
         parsed = self._parsed(records, "decision", refuse)
@@ -191,12 +188,10 @@ class ServiceFeed(Feed):
         """Read records of a partition between two offsets."""
         out: list[Received] = []
         ends = time.monotonic() + ANSWER
-        try:
+        with start_explained(self._settings):  # of records that were deleted, say
             follower.only(place, begin)
             while follower.position(place) < end and time.monotonic() < ends:
                 out += [record for record in follower.poll(WAIT, MOST) if record.offset < end]
-        except ClientError as error:  # such as records that were deleted
-            raise explained(self._settings, error) from None
         return out
 
     def features(self, found: Sequence[FoundDecision], texts: Collection[str] = ()) -> list[dict[str, Any] | None]:
