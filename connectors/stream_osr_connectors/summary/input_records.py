@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,11 +120,9 @@ def real(value: object, name: str) -> float:
     ValueError: p_unknown is 'much', not a finite number
     """
     if isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
+        with suppress(ValueError, OverflowError):
             if math.isfinite(number := float(value)):
                 return number
-        except (ValueError, OverflowError):
-            pass
     raise ValueError(f"{name} is {brief(value)}, not a finite number")
 
 
@@ -157,16 +155,13 @@ def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
     if is_parquet(path):
         yield from _parquet(path)
         return
-    lines = LineReader(path, LONGEST_LINE)
-    try:
+    with closing(LineReader(path, LONGEST_LINE)) as lines:
         first = next((line for line in _lines(lines, notes) if not line.is_blank()), None)
         if first is None:
             return
         lines.give_back([first])
         table = first.data.lstrip()[:1] not in (b"{", b"[", b"") and (b"," in first.data or b"\t" in first.data)
         yield from _rows(lines, path, notes) if table else _objects(lines, notes)
-    finally:
-        lines.close()
 
 
 def is_parquet(path: Path) -> bool:
@@ -181,15 +176,12 @@ def _parquet(path: Path) -> Iterator[ReadRecord]:
     """Read the parts in order."""
     parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
     for part in parts:
-        rows = ParquetRows(part)
-        try:
+        with closing(ParquetRows(part)) as rows:
             for number, row in enumerate(rows.rows(list(rows.types)), start=1):
                 place = f"{part}, row {number}"
                 texts = row.items()
                 record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in texts}
                 yield ReadRecord(_of_its_type(record), place)
-        finally:
-            rows.close()
 
 
 def _lines(lines: LineReader, notes: list[str]) -> Iterator[TextLine]:

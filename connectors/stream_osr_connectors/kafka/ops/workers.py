@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -378,13 +379,11 @@ def report(stats: ServiceStats, pipe: Connection, gone: Callable[[], None]) -> N
 
     def tell() -> None:
         parent = multiprocessing.parent_process()
-        try:
+        with suppress(OSError):
             while parent is None or parent.is_alive():
                 if stats.loop != begun:
                     pipe.send(stats.copy())
                 time.sleep(REPORT_SECONDS)
-        except OSError:
-            pass
         logger.error("the parent process has gone")
         gone()
 

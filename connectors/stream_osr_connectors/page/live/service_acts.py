@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
@@ -47,10 +48,11 @@ class ServiceActs(Acts):
     def _run(self, topic: str) -> None:
         begin: int | None = None
         while not self._stop.is_set():
-            follower: TopicFollower | None = None
             try:
-                with start_explained(self._settings):
-                    follower = TopicFollower.of(self._settings, topic)
+                with (
+                    start_explained(self._settings),
+                    closing(TopicFollower.of(self._settings, topic)) as follower,
+                ):
                     first, _ = follower.bounds()
                     follower.seek({place: offset if begin is None else begin for place, offset in first.items()})
                     while not self._stop.is_set():
@@ -62,9 +64,6 @@ class ServiceActs(Acts):
                 self._trouble = f"The command topic cannot be read at the moment: {error}"
                 self.version += 1
                 self._stop.wait(2.0)
-            finally:
-                if follower is not None:
-                    follower.close()
 
     def _take(self, entry: CommandEntry) -> None:
         if entry.command is not None:
