@@ -122,7 +122,8 @@ def train(tool: str, size: Size) -> tuple[float, float, float]:
 def run_keys(keys: int, _: Size) -> tuple[float, float, float]:
     """Run over a file with keys, and save checkpoints. Return seconds, microseconds a row, and megabytes on disk."""
     from stream_osr import OpenSetRecognizer
-    from stream_osr_connectors.files import FileRun, MemorySink, Sinks, open_source
+    from stream_osr_connectors.files import MemorySink, open_source
+    from stream_osr_connectors.files.file_run import FileRun, Sinks
     from stream_osr_connectors.files.streams import keyed_of
 
     size = Size()

@@ -67,15 +67,15 @@ def trained(path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int] 
             except Exception as error:
                 return repr(error)
     tallies = {name: vars(tally) for name, tally in found.columns.items()}
-    return learnt(model), totals, reasons, labels, errors.records, tallies, found._replace(columns={})
+    return learnt(model), totals, reasons, labels, errors.records, tallies, found._replace(columns={}, known=())
 
 
 @examples(100)
 @given(st.data())
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "folder", "jsonl", "parquet"])
 def test_blocks_of_any_size_read_like_records(kind: str, data: st.DataObject) -> None:
     draw, n = data.draw, data.draw(st.integers(1, 40))
-    its: Any = CELLS if kind == "csv" else VALUES
+    its: Any = CELLS if kind in ("csv", "folder") else VALUES
     if kind == "parquet":
         its = {name: its[name] for name in ("number", "gaps", "text", "flag", "list")}
     names = draw(st.lists(st.sampled_from(sorted(its)), min_size=1, unique=True))
@@ -86,8 +86,12 @@ def test_blocks_of_any_size_read_like_records(kind: str, data: st.DataObject) ->
     odd = draw(st.sampled_from(["", "", "broken", "header", "blank"]))
     at = draw(st.integers(0, n))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        path = Path(folder, f"in.{kind}")
-        write(path, table, [*names, "y"], at, odd)
+        path = Path(folder) if kind == "folder" else Path(folder, f"in.{kind}")
+        if kind == "folder":
+            write(path / "a.csv", table[: n // 2], [*names, "y"], at, odd)
+            write(path / "b.csv", table[n // 2 :], [*names, "y"], 0, "")
+        else:
+            write(path, table, [*names, "y"], at, odd)
         blocks = trained(path, patch, draw(st.sampled_from([(8, 2), (64, 64), (3, 3)])), **options)
         assert blocks == trained(path, patch, None, **options)
 

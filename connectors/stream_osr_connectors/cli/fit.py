@@ -156,9 +156,10 @@ def learn_all(
     from stream_osr_connectors.files.streams import OneStream  # slow to import, and --help does without
 
     model, counts, stream = account.model, account.totals, OneStream(account)
-    for record in (reader := ColumnReader(source)):
+    for record in (reader := ColumnReader(source, found.known)):
         if isinstance(record, Columns):
             if _learn_columns(model, record, found, given.group, labels):
+                reader.accept(record)
                 counts.update(read=record.n, labelled=record.n)
                 show(counts["read"])
             else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from ..base import BadRecord, Record, Source
+from ..base import BadRecord, Position, Record, Source
 from ..json_fields import JsonFields
 from ..values import DecodeError, key_of, label_of_json, seconds
 
@@ -43,13 +44,16 @@ class Columns(NamedTuple):
         Whether values are texts, as in a CSV file.
     written
         Whether a record names the features that it has no value of.
+    position
+        Where reading resumes after the last record.
     """
 
-    features: Mapping[str, Sequence[Any]]
+    features: Mapping[str, Any]
     labels: Sequence[str | int | bool]
     n: int
     as_text: bool = False
     written: bool = False
+    position: Position | None = None
 
 
 @runtime_checkable
@@ -67,28 +71,44 @@ class ColumnReader(Iterator[Columns | Record | BadRecord]):
     """Iterator over the records of a source, in blocks if the source and the caller can read them so.
 
     The first record comes by itself. A block with an unusual record is divided, so that few records are read one by
-    one.
+    one. ``known`` are the blocks after the first record, if they have been read before.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, known: Iterable[Columns] = ()) -> None:
+        self._source, self._known = source, deque(known)
         self._columns = source if isinstance(source, ColumnSource) else None
         self._most, self._singles = MOST, 1
+        self._before: Position | None = None
 
     def __next__(self) -> Columns | Record | BadRecord:
+        if self._known and not self._singles:
+            columns = self._known[0]
+            if len(self._known) == 1:
+                self._source.seek(columns.position)
+            return columns
         while self._columns is not None and not self._singles:
-            columns = self._columns.take_columns(self._most)
-            if columns is not None:
+            found = self._columns.take_columns(self._most)
+            if found is not None:
                 self._most = min(MOST, 2 * self._most)
-                return columns
+                return found
             self._divide()
         self._singles = max(0, self._singles - 1)
-        return next(self._source)
+        record = next(self._source)
+        self._before = record.position
+        return record
+
+    def accept(self, columns: Columns) -> None:
+        """Note that the caller has used the last block."""
+        if self._known:
+            self._before = self._known.popleft().position
 
     def refuse(self, columns: Columns) -> None:
         """Return the last block, which the caller cannot use."""
-        assert self._columns is not None
-        self._columns.give_back()
+        if self._known:
+            self._known.clear()
+            self._source.seek(self._before)
+        elif self._columns is not None:
+            self._columns.give_back()
         self._most = columns.n
         self._divide()
 

@@ -266,7 +266,8 @@ class CsvSource(LineSource):
                 labels = [each for each in converted(columns[self._places[label]], read) if each is not None]
                 if len(labels) == len(self._taken):
                     features = {name: columns[self._places[name]] for name in self.feature_columns}
-                    return Columns(features, labels, len(labels), as_text=True, written=True)
+                    position = self._lines.position_after(self._taken[-1])
+                    return Columns(features, labels, len(labels), as_text=True, written=True, position=position)
         except DecodeError:
             pass
         self.give_back()

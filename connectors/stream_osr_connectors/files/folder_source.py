@@ -81,13 +81,17 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
                 if self._at + 1 >= len(self._files):
                     raise
                 self._go_to(self._at + 1, [*self._identities, _identity(self._files[self._at])])
+        return record._replace(position=self._position(record.position))
+
+    def _position(self, position: Position | None) -> Position:
+        """Add the file to a position in it."""
         its = {"file": self._names[self._at], "before": self._before, "read": self._read}
-        position = {**(record.position or {}), **its}
-        return record._replace(position=position)
+        return {**(position or {}), **its}
 
     def take_columns(self, most: int) -> Columns | None:
         """Read the next records of a file as columns (:class:`.columns.ColumnSource`)."""
-        return self._source.take_columns(most) if isinstance(self._source, ColumnSource) else None
+        found = self._source.take_columns(most) if isinstance(self._source, ColumnSource) else None
+        return None if found is None else found._replace(position=self._position(found.position))
 
     def give_back(self) -> None:
         """Return the records of the last :meth:`take_columns`."""

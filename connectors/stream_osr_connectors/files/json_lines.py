@@ -208,7 +208,8 @@ class JsonLinesSource(LineSource):
         columns = None if not rows or not table else columns_of(table, len(rows), self._fields)
         if columns is None:
             self.give_back()
-        return columns
+            return None
+        return columns._replace(position=self._lines.position_after(self._taken[-1]))
 
     def give_back(self) -> None:
         """Return the records of the last :meth:`take_columns`."""

@@ -300,10 +300,11 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         if written and any(part.column(at).null_count for at in range(part.num_columns)):
             return None
         found = columns_of(table, part.num_rows, self._fields, written=written)
-        if found is not None:
-            self._taken = part.num_rows
-            self._at, self._row = self._at + self._taken, self._row + self._taken
-        return found
+        if found is None:
+            return None
+        self._taken = part.num_rows
+        self._at, self._row = self._at + self._taken, self._row + self._taken
+        return found._replace(position={"row": self._row, **self._identity})
 
     def give_back(self) -> None:
         """Return the records of the last :meth:`take_columns`."""

@@ -36,6 +36,9 @@ from .folder_source import FolderSource
 
 UNITS = "it is a row of units, or another second header: it has text in each numeric column"
 
+MOST_KNOWN = 40_000_000
+"""Most bytes of numbers that stay in memory, so that they are read once."""
+
 MOST_INDEX = 100_000
 """Most values to check of a column that may be an index by its name."""
 
@@ -63,6 +66,8 @@ class Survey(NamedTuple):
         Markers of missing values that the user named.
     left_out
         Fields with lists, none of which has numbers alone. They are no features.
+    known
+        Blocks after the first record, as far as all values are numbers.
     """
 
     columns: Mapping[str, Tally]
@@ -74,6 +79,7 @@ class Survey(NamedTuple):
     units: Any
     missing: frozenset[str]
     left_out: frozenset[str] = frozenset()
+    known: Sequence[Columns] = ()
 
     def refused(self, record: BadRecord) -> BadRecord:
         """Return a record that could not be read. If it is the row of units, that is the reason."""
@@ -101,7 +107,7 @@ class Survey(NamedTuple):
             mixed, comma = name in self.mixed, tally is not None and tally.comma
             if name in self.left_out or name == but:
                 continue
-            if not columns.as_text:
+            if not columns.as_text or isinstance(values, np.ndarray):
                 numeric = not isinstance(values, list) or {int, float}.issuperset(map(type, values))
                 if mixed and name in self.numeric and not numeric:
                     return None
@@ -194,22 +200,31 @@ def survey(
         tables.seek(None)
     tallies, kinds, labels = defaultdict[str, Tally](Tally), defaultdict[str, set[bool]](set), Counter[str]()
     indexes, first, lists = defaultdict[str, list[float]](list), None, dict[str, bool]()
+    known, room = list[Columns](), MOST_KNOWN
     for record in (reader := ColumnReader(source)):
         if isinstance(record, BadRecord):
+            room = -1
             continue
         if isinstance(record, Columns):
             if not all(map(_countable, record.features.values())):
                 reader.refuse(record)
                 continue
             labels.update(converted(record.labels, spelled_label))
+            numbers_in = dict[str, Any]()
             for name, values in record.features.items():
-                _count_column(name, values, tallies, kinds, missing, as_text=record.as_text)
+                numbers_in[name] = _count_column(name, values, tallies, kinds, missing, as_text=record.as_text)
                 if _has_lists(values):
                     lists[name] = True
                 if is_index(name, np.arange(2.0)):
                     for value in values if isinstance(values, Sequence) else values.tolist():
                         _follow_index({name: value}, indexes)
+            room -= 8 * record.n * len(numbers_in)
+            if room >= 0 and not any(column is None for column in numbers_in.values()):
+                known.append(record._replace(features=numbers_in))
+            else:
+                room = -1  # the blocks after it do not follow the known ones
             continue
+        room = room if first is None else -1
         if record.label is not None:
             labels[spelled_label(record.label)] += 1
         if first is None:
@@ -242,7 +257,9 @@ def survey(
     kind: LabelKind = kind_of_labels(+labels, minus_one=minus_one) if label_type == "auto" else label_type
     index = frozenset(name for name, values in indexes.items() if is_index(name, np.array(values)))
     without = frozenset(name for name, numeric in lists.items() if not numeric and name not in tallies)
-    return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing, without)
+    plain = {name for name in numbers - {*categorical} if not tallies[name].comma}
+    known = known if all(plain.issuperset(each.features) for each in known) else []
+    return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing, without, known)
 
 
 def _count(
@@ -302,13 +319,15 @@ def _count_column(
     missing: frozenset[str],
     *,
     as_text: bool,
-) -> None:
-    """Count the values of a column. The result is that of :func:`_count` for each."""
+) -> np.ndarray | None:
+    """Count the values of a column. The result is that of :func:`_count` for each. Return them if all are numbers."""
+    numbers: np.ndarray | None = None
+    n = len(values)
     if as_text:
         values = [*filter(str.strip, values)]
     if _has_lists(values):
         kinds[name].add(False)
-    elif (numbers := None if missing else _numbers_of(values, as_text=as_text)) is None:
+    elif missing or (numbers := _numbers_of(values, as_text=as_text)) is None:
         plain = values.tolist() if isinstance(values, np.ndarray) else values
         for (_, value), count in Counter(zip(map(type, plain), plain, strict=True)).items():
             _count({name: value}, tallies, kinds, missing, count)
@@ -316,6 +335,7 @@ def _count_column(
         kinds[name].add(as_text)
         tallies[name].numbers += len(numbers)
         tallies[name].broken += int(np.count_nonzero(numbers % 1))
+    return numbers if numbers is not None and len(numbers) == n else None
 
 
 def _numbers_of(values: Sequence[Any], *, as_text: bool) -> np.ndarray | None:
