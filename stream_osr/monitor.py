@@ -307,7 +307,8 @@ class OpenSetMonitor:
         return [*own, *(label for label in self.recognizer.value.labels if label not in own)]
 
     def _predicted(self, X: Any) -> list[tuple[Label, dict[Label, float]]]:
-        if not self.recognizer.value.labels:
+        current = self.recognizer._current
+        if current.trained is None or current.stream is None:
             raise NotTrained(
                 "the monitor has learnt no labelled instance. Call fit, or learn labelled instances first"
             )
@@ -317,8 +318,7 @@ class OpenSetMonitor:
         found, classes = self._probabilities(X), self._classes()
         table = self.recognizer.predict_proba_many(self._features(X, found))
         rows = table if isinstance(table, np.ndarray) else into_frame(table).to_numpy()
-        stream = self.recognizer.value.stream
-        names = () if stream is None else stream.labels
+        names = current.stream.labels
         names = (*names, unknown_label(self.recognizer.unknown, names))
         read = zip(rows.tolist(), found, strict=True)
         return [self._combined(dict(zip(names, row, strict=True)), (classes, own)) for row, own in read]

@@ -331,10 +331,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         features, row, label, t, key, x, group = instance
         state = self.value
         if row is not None and label is not None and state.training is not None:
-            if state.trained is None and (current := self._provisional) is not None:
-                state = replace(state, trained=current.trained, stream=current.stream, evidence=[])
+            state, due = training_phase.learn(state, features, row.values, label, x, group, self._provisional)
             self._provisional = None
-            state, due = training_phase.learn(state, features, row.values, label, x, group)
             self._go_on(*(recognizer_state.close(state) if due else (state, BatchOutput())))
         elif row is not None:
             if state.training is not None:
@@ -738,9 +736,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     @property
     def _current(self) -> recognizer_state.RecognizerState:
         """The state with a provisional model during training. It serves until the instances have doubled."""
-        state, current = self.value, self._provisional
+        state = self.value
         if state.training is not None and state.trained is None:
-            state = self._provisional = training_phase.predicting(state) if current is None else current
+            state = self._provisional = training_phase.predicting(state, self._provisional)
         return state
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:

@@ -13,10 +13,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from stream_osr import Input, Limits, OpenSetRecognizer
-from stream_osr.errors import InvalidFeature, InvalidLabel, StreamOSRError
-from stream_osr.stream import training_blocks
+from stream_osr.errors import InvalidFeature, InvalidLabel, NotTrained, StreamOSRError
+from stream_osr.monitor import OpenSetMonitor
+from stream_osr.stream import training_blocks, training_phase
 from tests.tiers import examples
 
 COLOURS = ["red", "blue", " red", "NA", "", None, "5", "green"]
@@ -170,3 +172,72 @@ def test_a_thread_may_predict_while_another_one_trains() -> None:
     thread.join()
     assert not errors
     assert len(model.value.training or ()) == 2000
+
+
+def test_a_frame_that_settles_a_kind_leaves_the_rows_before_it_whole() -> None:
+    numbers = [1.5 * at for at in range(1300)]
+    texts, y = [str(number) for number in numbers], ["a", "b"] * 650
+    model = OpenSetRecognizer()
+    model.learn_many(pd.DataFrame({"c": texts[:900]}), y[:900])
+    model.learn_many(pd.DataFrame({"c": texts[900:]}), y[900:])
+    assert model.value.training is not None
+    decided, _, _, arrived = model.value.training.decided()
+    assert decided.X[np.argsort(arrived), 0].tolist() == numbers
+
+
+def test_a_monitor_predicts_during_training() -> None:
+    X, y = frame()
+    monitor = OpenSetMonitor(LogisticRegression().fit(X, y))
+    for row, label in zip(X[:60].to_dict("records"), y[:60], strict=True):
+        monitor.learn_one(row, label)
+    assert set(monitor.predict(X[60:80])) <= {"k0", "k1", "k2", "unknown"}
+    early = OpenSetMonitor(LogisticRegression().fit(X, y), pca=2)
+    early.learn_one(X.iloc[0].to_dict(), y[0])
+    with pytest.raises(NotTrained):
+        early.predict(X)
+
+
+def test_a_prediction_that_ends_late_does_not_hide_later_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _ = frame()
+    model = OpenSetRecognizer(seed=2)
+    model.learn_many(X[:20], ["k0"] * 20)
+    original = training_phase.predicting
+
+    def slow(*given: Any) -> Any:
+        found = original(*given)
+        model.learn_many(X[20:] + 50.0, ["later"] * 180)  # as another thread does meanwhile
+        return found
+
+    monkeypatch.setattr(training_phase, "predicting", slow)
+    model.predict_proba_one({"a": 50.0, "b": 50.0, "c": 50.0})
+    monkeypatch.undo()
+    assert model.predict_one({"a": 55.0, "b": 55.0, "c": 55.0}) == "later"
+
+
+@pytest.mark.parametrize("labels", [[["a"], ["b"]], [{"a": 1}, {"a": 2}], [np.zeros(2), np.zeros(2)]])
+def test_a_label_of_a_wrong_type_is_named(labels: list[Any]) -> None:
+    with pytest.raises(InvalidLabel, match=r"row 0: label is"):
+        OpenSetRecognizer().learn_many([{"a": 1.0}, {"a": 2.0}], labels)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [{"e": [1.5, True]}, {"e": [2.5, False]}],
+        [{"e": np.ma.array([1.0, 2.0], mask=[False, True])}, {"e": np.array([1.0, 2.0])}],
+        pd.DataFrame({"c": pd.Categorical(pd.to_datetime(["2026-01-01", "2026-01-02"]))}),
+        pd.DataFrame({"c": pd.array([2**63 - 1, 5], dtype="Int64")}),
+        pd.DataFrame({"c": np.array([-(2**63), 5])}),
+    ],
+)
+def test_unusual_columns_train_like_rows(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    many, one = (OpenSetRecognizer(input=Input(missing=[-(2**63)])) for _ in range(2))
+    many.learn_many(X, ["a", "b"])
+    monkeypatch.setattr("stream_osr.recognizer.learn_frame", lambda *given: None)
+    one.learn_many(X, ["a", "b"])
+    assert learnt(many) == learnt(one)
+
+
+def test_a_label_that_looks_like_another_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    OpenSetRecognizer().learn_many(frame(3)[0], ["cat", "cat ", "cat"])
+    assert len(caplog.records) == 1

@@ -14,12 +14,14 @@ from stream_osr.instances.kinds import Name
 from stream_osr.instances.missing_values import is_missing, without_mask
 from stream_osr.instances.reading import spelled
 from stream_osr.instances.tables import array_names, data_frame, ignored_columns, is_list_of_dicts
+from stream_osr.support.limits import MOST_FEATURES
 
 Column: TypeAlias = np.ndarray | list[Any]
 """Numbers, NaN = missing, shape (n,), or texts, or times."""
 
 _NUMBERS = frozenset((float, int))
 _EMPTY = frozenset((type(None),))
+_SCALARS = _NUMBERS | {np.float64, np.float32, np.int64}
 
 
 class Block(NamedTuple):
@@ -79,8 +81,8 @@ def block_of(
     widths: dict[str, int] = {}
     for name, values in columns.items():
         if isinstance(values, list) and is_vector(next(iter(values), None)):
-            rows = stacked(values)
-            if rows is None or not isinstance(name, str) or not rows.shape[1]:
+            rows = stacked(values) if all(map(_is_numbers, values)) else None
+            if rows is None or not isinstance(name, str) or not 0 < rows.shape[1] <= MOST_FEATURES:
                 return None
             widths[name] = rows.shape[1]
             new: dict[Any, Column] = dict(zip(names_of(name, rows.shape[1]), rows.T.astype(np.float64), strict=True))
@@ -99,6 +101,13 @@ def block_of(
     return Block(out, n, written, widths)
 
 
+def _is_numbers(value: object) -> bool:
+    """Check for a list or an array of numbers alone."""
+    if isinstance(value, list | tuple):
+        return _SCALARS.issuperset(map(type, value))
+    return type(value) is np.ndarray and value.dtype.kind in "fiu"
+
+
 def _column(values: Sequence[Any], *, as_text: bool) -> Column | None:
     """Read a column of plain values. ``None``: a value is of another kind."""
     if isinstance(values, np.ndarray):
@@ -106,8 +115,9 @@ def _column(values: Sequence[Any], *, as_text: bool) -> Column | None:
             return values.astype(np.float64)
         values = values.tolist()
     kinds = set(map(type, values))
-    if as_text and kinds <= {str, int, float, bool, type(None)}:
-        return [None if is_missing(value) else spelled(value) for value in values]
+    if as_text:
+        plain = kinds <= {str, int, float, bool, type(None)}
+        return [None if is_missing(value) else spelled(value) for value in values] if plain else None
     if kinds <= _NUMBERS | _EMPTY:
         try:
             return np.array(values, dtype=np.float64)
@@ -132,7 +142,7 @@ def block_of_frame(
     if isinstance(X, np.ndarray):
         if X.dtype.names or X.ndim != 2 or (expected and [*expected] != [*range(X.shape[1])]):
             return None
-        return block_of(dict(enumerate(without_mask(X).T)), len(X), texts)
+        return block_of(dict(enumerate(np.asarray(without_mask(X)).T)), len(X), texts)
     if is_list_of_dicts(X):
         if not X or any(type(x) is not dict or x.keys() != X[0].keys() for x in X):
             return None
@@ -170,6 +180,9 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, list[Name]] | 
 
 def _values(column: Any, *, as_text: bool) -> Sequence[Any]:
     """Return the values of a column of a data frame: an array of numbers, or a list."""
-    values = column.to_numpy() if not as_text and column.dtype.is_numeric() else None
+    from narwhals.dtypes import Int128, UInt128  # slow to import
+
+    whole = isinstance(column.dtype, Int128 | UInt128)
+    values = column.to_numpy() if not as_text and column.dtype.is_numeric() and not whole else None
     found: Sequence[Any] = column.to_list() if values is None or values.dtype.kind not in "fiu" else values
     return found

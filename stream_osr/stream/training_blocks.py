@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -14,14 +15,18 @@ from stream_osr.errors import InvalidInstance, InvalidLabel
 from stream_osr.instances.blocks import Block, block_of_frame
 from stream_osr.instances.features import Features
 from stream_osr.instances.kinds import CategoryValues, Name
+from stream_osr.instances.labels import spelled_alike
 from stream_osr.instances.missing_values import is_missing
-from stream_osr.instances.reading import spelled
+from stream_osr.instances.reading import canonical, spelled
 from stream_osr.instances.tables import categorical_columns, column_values
 from stream_osr.instances.times_and_keys import group_of, keys_of, times_of
 from stream_osr.parameters import Label
 from stream_osr.stream import intake
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.training.training_set import Group
+
+LARGEST_EXACT = 1e15
+"""Magnitude from which the spellings of a whole number and of its float differ."""
 
 AT_ONCE = 1024
 """Most rows of a block with categories that are coded together."""
@@ -36,7 +41,7 @@ def learn_frame(
     -------
     The next state. ``None``: the rows must be learnt one by one (:func:`learn_block`).
     """
-    if state.training is None or y is None:
+    if state.training is None or y is None or any(isinstance(each, Iterator) for each in (y, t, key, group)):
         return None
     categories = {*state.training.features.kinds.values, *(state.parameters.categorical or ())}
     try:
@@ -49,7 +54,7 @@ def learn_frame(
         _ = t is None or times_of(t, block.n), key is None or keys_of(key, block.n)
     except (TypeError, ValueError, InvalidInstance):  # the rows are learnt again, and the error says why
         return None
-    learnt = None if None in labels else learn_block(state, block, labels, groups, declared)
+    learnt = None if any(label is None for label in labels) else learn_block(state, block, labels, groups, declared)
     if learnt is not None and learnt.training is not None and isinstance(name := getattr(group, "name", None), str):
         learnt.training.group_name = name
     return learnt
@@ -90,11 +95,14 @@ def learn_block(
         if seen.bit_length() == (seen + block.n).bit_length():
             return None
         state = replace(state, trained=None, stream=None, evidence=[])
-    state = replace(state, training=copy(before), counters=copy(state.counters))
+    now = replace(state, training=copy(before), counters=Counter())
     try:
-        return state if _Learner(state, block, labels, groups, declared).learn() else None
-    except (InvalidInstance, InvalidLabel):  # the rows are learnt again, and the error names the row
+        if not _Learner(now, block, labels, groups, declared).learn():
+            return None
+    except (InvalidInstance, InvalidLabel, TypeError, ValueError):  # the rows are learnt again, with the same error
         return None
+    state.counters.update(now.counters)
+    return replace(now, counters=state.counters)
 
 
 def _fits(features: Features, block: Block) -> bool:
@@ -122,11 +130,16 @@ class _Learner:
         self.state, self.training, self.block, self.declared = state, state.training, block, declared
         self.labels, self.groups = labels, groups
         self.cleaned: dict[tuple[type, Any], Label] = {}
-        self.markers = _numbers_among(state.parameters.markers)
+        numbers, markers = _numbers_among(state.parameters.markers), state.parameters.markers
+        self.exact = not any(abs(number) >= LARGEST_EXACT for number in numbers)
+        self.markers = [number for number in numbers if spelled(number) in markers]
+        self.lacks = state.training.features.kinds.lacks if block.written else None
 
     def learn(self) -> bool:
         """Store the rows. Return false if they must be learnt one by one."""
         at, n = 0, self.block.n
+        if not self.exact:
+            return False
         texts = any(isinstance(column, list) for column in self.block.columns.values())
         while at < n:
             end = min(at + AT_ONCE, n) if texts else n
@@ -169,7 +182,7 @@ class _Learner:
             elif values is None:
                 return None
             elif end > at:
-                codes = _codes(values, column[at:end])
+                codes = _codes(values, column[at:end], self.lacks)
                 X[: len(codes), place] = codes
                 end = at + len(codes)
         return X[: end - at]
@@ -177,7 +190,7 @@ class _Learner:
     def _add(self, X: np.ndarray, at: int) -> bool:
         """Store rows with plain values. Return false if one must be refused or skipped."""
         state, columns, features, empty = self.state, self.block.columns, self.training.features, np.isnan(X)
-        if len(self.markers):
+        if self.markers:
             numeric = np.array([name not in features.kinds.values for name in features.names], bool)
             X = np.where(numeric & np.isin(X, self.markers), np.nan, X)
         missing = np.isnan(X)
@@ -197,7 +210,10 @@ class _Learner:
     def _label(self, label: Any) -> Label:
         key = type(label), label
         if key not in self.cleaned:
-            self.cleaned[key] = intake.label_of(self.state, label, [*self.training.labels, *self.cleaned.values()])
+            known = [*self.training.labels, *self.cleaned.values()]
+            if label not in known and spelled_alike(label, known) is not None:
+                raise InvalidLabel("the row that opens the class warns")
+            self.cleaned[key] = intake.label_of(self.state, label, known)
         return self.cleaned[key]
 
     def _add_one(self, at: int) -> bool:
@@ -212,25 +228,27 @@ class _Learner:
         return row is not None
 
 
-def _numbers_among(markers: Collection[str]) -> np.ndarray:
-    """Return the numbers that are markers of a missing value.
+def _numbers_among(markers: Collection[str]) -> list[float]:
+    """Return the markers of a missing value that read as numbers.
 
     >>> _numbers_among({"-999", "none"})
-    array([-999.])
+    [-999.0]
     """
     found = []
     for marker in markers:
         with suppress(ValueError):
             found.append(float(marker))
-    return np.array([number for number in found if spelled(number) in markers], dtype=np.float64)
+    return found
 
 
-def _codes(values: tuple[str, ...], column: Sequence[str | None]) -> list[float]:
+def _codes(values: tuple[str, ...], column: Sequence[Any], lacks: Callable[[object], bool] | None) -> list[float]:
     """Return the codes of texts up to the first one that training has not had, NaN = missing."""
     its = values if isinstance(values, CategoryValues) else CategoryValues(values)
     codes: list[float] = []
     for text in column:
         code = np.nan if text is None else its.code(text)
+        if code is None and lacks is not None and isinstance(text, str):
+            code = np.nan if lacks(text) else its.code(canonical(text))
         if code is None:
             break
         codes.append(code)

@@ -33,8 +33,11 @@ def learn(
     label: Label,
     x: Mapping[Any, Any],
     group: str | float | None = None,
+    provisional: RecognizerState | None = None,
 ) -> tuple[RecognizerState, bool]:
     """Store a training instance, and extend the provisional model, or drop it when the instances have doubled.
+
+    ``provisional`` is a state with a model that a prediction has trained (:func:`predicting`).
 
     The state changes in place unless waiting labels are due. Then it stays the same, because closing may fail.
 
@@ -44,6 +47,9 @@ def learn(
     """
     training, parameters, waiting = state.training, state.parameters, state.evidence
     assert training is not None
+    if state.trained is None and (valid := still_valid(provisional, state)) is not None:
+        state = replace(state, trained=valid.trained, stream=valid.stream, evidence=[])
+        waiting = state.evidence
     n = sum(training.seen) + 1
     if state.trained is not None and n & (n - 1) == 0:
         state = replace(state, trained=None, stream=None, evidence=[])
@@ -59,11 +65,14 @@ def learn(
     return state, due
 
 
-def predicting(state: RecognizerState) -> RecognizerState:
+def predicting(state: RecognizerState, earlier: RecognizerState | None = None) -> RecognizerState:
     """Return a state with a provisional model, trained on the instances so far. The given state does not change.
 
-    The state is the same if it has a model, or if the instances do not span the components of a PCA.
+    The state is the same if it has a model, or if the instances do not span the components of a PCA. It is the
+    ``earlier`` one if that is still valid.
     """
+    if (valid := still_valid(earlier, state)) is not None:
+        return valid
     training, parameters = state.training, state.parameters
     if training is None or state.trained is not None or not len(training):
         return state
@@ -79,7 +88,17 @@ def predicting(state: RecognizerState) -> RecognizerState:
         if parameters.pca is None:
             raise
         return state
-    return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[])
+    stream = expect_known(trained, parameters)
+    return replace(state, training=training, trained=trained, stream=stream, evidence=[])
+
+
+def still_valid(provisional: RecognizerState | None, state: RecognizerState) -> RecognizerState | None:
+    """Return a provisional state if the instances of a state have no new class and have not doubled since then."""
+    if provisional is None or provisional.training is None or state.training is None:
+        return None
+    before, now = provisional.training, state.training
+    alike = len(before.labels) == len(now.labels) and sum(before.seen).bit_length() == sum(now.seen).bit_length()
+    return provisional if alike else None
 
 
 def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None) -> RecognizerState:

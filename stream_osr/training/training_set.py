@@ -148,8 +148,15 @@ class TrainingSet:
     def _settle(self, name: Name, values: tuple[str, ...], kinds: Kinds) -> None:
         """Convert a text feature that became numeric after very many values to numbers in all rows."""
         at = self.places[name]
-        for row in (row for rows in self.rows for row, _, _ in rows if at < len(row)):
-            row[at] = numbers_of(row[at : at + 1], values, kinds.commas.get(name, ""))[0][0]
+
+        def settled(row: KeptRow) -> KeptRow:
+            if at >= len(row.values):
+                return row
+            new = row.values.copy()  # a copy of this training set may have the row too
+            new[at : at + 1] = numbers_of(new[at : at + 1], values, kinds.commas.get(name, ""))[0]
+            return row._replace(values=new)
+
+        self.rows = [[*map(settled, rows)] for rows in self.rows]
 
     def as_state(self) -> tuple[Any, ...]:
         """Return the whole set as plain values and one array for each class, for :meth:`from_state`."""
@@ -252,4 +259,4 @@ def _draws(seed: int, j: int, first: int, n: int) -> np.ndarray:
 
 @lru_cache(1024)
 def _drawn(seed: int, j: int, part: int) -> np.ndarray:
-    return np.random.default_rng([seed, j, part]).random(DRAWS)
+    return np.random.default_rng([seed, j, part, 1]).random(DRAWS)

@@ -31,6 +31,8 @@ CELLS = {
     "quoted": ["a,b", 'a "b"', "two\nlines", "c", "d"],
     "truth": ["true", "false", "1"],
     "index": ["0", "1", "2", "3"],
+    "marked": ["7", "xx"],
+    "units": ["mm", "1", "2"],
 }
 VALUES = {
     "number": [1.5, 2, -300.0, 0.25],
@@ -44,6 +46,11 @@ VALUES = {
     "words": [["a"], ["b"]],
     "object": [{"a": 1}, None],
     "large": [1, 10**400, 1e300],
+    "empty": [[]],
+    "index": [None, 1, 2, 3],
+    "nan": [1.5, float("nan"), -2.0],
+    "inf": [1.5, float("inf"), 3.0],
+    "gaps and nan": [1.5, None, float("nan")],
 }
 
 
@@ -77,13 +84,16 @@ def test_blocks_of_any_size_read_like_records(kind: str, data: st.DataObject) ->
     draw, n = data.draw, data.draw(st.integers(1, 40))
     its: Any = CELLS if kind in ("csv", "folder") else VALUES
     if kind == "parquet":
-        its = {name: its[name] for name in ("number", "gaps", "text", "flag", "list")}
+        names = ("number", "gaps", "text", "flag", "list", "empty", "index", "nan", "inf", "gaps and nan")
+        its = {name: its[name] for name in names}
     names = draw(st.lists(st.sampled_from(sorted(its)), min_size=1, unique=True))
     labels = ["a", "b", "1"] if kind == "parquet" else ["a", "b", "1", ""]
     rows = [[draw(st.sampled_from(its[name])) for name in names] for _ in range(n)]
     table = [{**dict(zip(names, row, strict=True)), "y": draw(st.sampled_from(labels))} for row in rows]
-    options = draw(st.sampled_from([{}, {"missing": "7"}, {"group": names[0]}, {"categorical": names[0]}]))
-    odd = draw(st.sampled_from(["", "", "broken", "header", "blank"]))
+    options = draw(
+        st.sampled_from([{}, {"missing": "7"}, {"missing": "xx"}, {"group": names[0]}, {"categorical": names[0]}])
+    )
+    odd = draw(st.sampled_from(["", "", "broken", "header", "blank", "units"]))
     at = draw(st.integers(0, n))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) if kind == "folder" else Path(folder, f"in.{kind}")
@@ -113,7 +123,13 @@ def write(path: Path, table: list[dict[str, Any]], names: list[str], at: int, od
         at += 1
     else:
         header = "[1]"
-    lines[at:at] = {"": [], "broken": ['"'], "header": [header], "blank": [""]}[odd]
+    lines[at:at] = {
+        "": [],
+        "broken": ['"'],
+        "header": [header],
+        "blank": [""],
+        "units": ["mm" + ",cm" * (len(names) - 1)],
+    }[odd]
     path.write_text("".join(f"{line}\n" for line in lines))
 
 

@@ -101,6 +101,7 @@ def test_what_cannot_be_learnt_leaves_everything_as_it_was(
         model.learn_one(**instance, t=0.0, key="first")
         instance |= {"t": 10.0, "key": "second"}
     elif case == "evidence":
+        model.predict_one(instances(1)[0])  # without a provisional model there is nothing to close
         instance = {"x": {"a": 90.0, "b": 0.0}, "y": "another class"}
     before = state(model)
     failing.errors = [error()]

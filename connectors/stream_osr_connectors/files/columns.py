@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -77,7 +78,7 @@ class ColumnReader(Iterator[Columns | Record | BadRecord]):
     def __init__(self, source: Source, known: Iterable[Columns] = ()) -> None:
         self._source, self._known = source, deque(known)
         self._columns = source if isinstance(source, ColumnSource) else None
-        self._most, self._singles = MOST, 1
+        self._most, self._singles, self._begun = MOST, 1, False
         self._before: Position | None = None
 
     def __next__(self) -> Columns | Record | BadRecord:
@@ -92,8 +93,9 @@ class ColumnReader(Iterator[Columns | Record | BadRecord]):
                 self._most = min(MOST, 2 * self._most)
                 return found
             self._divide()
-        self._singles = max(0, self._singles - 1)
         record = next(self._source)
+        self._begun = self._begun or isinstance(record, Record)
+        self._singles = max(0, self._singles - 1) if self._begun else 1
         self._before = record.position
         return record
 
@@ -126,6 +128,7 @@ def converted(values: Sequence[Any], convert: Callable[[Any], T]) -> list[T]:
     [1, 2, 1]
     """
     found: dict[tuple[type, Any], T] = {}
+    values = values.tolist() if hasattr(values, "tolist") else values
     for value in values:
         key = type(value), value
         if key not in found:
@@ -154,7 +157,8 @@ def columns_of(
         kinds = set(map(type, values)) if isinstance(values, list) else {float}
         if fields.features is None and kinds.isdisjoint(_PLAIN):
             continue
-        if not len(values) or not kinds <= (_PLAIN | {type(None)} if fields.features is None else _PLAIN):
+        endless = math.inf in values or -math.inf in values
+        if endless or not len(values) or not kinds <= (_PLAIN | {type(None)} if fields.features is None else _PLAIN):
             return None
         features[name] = values
     return (

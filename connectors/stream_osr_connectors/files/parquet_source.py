@@ -295,8 +295,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             return None
         part = self._batch.slice(self._at, most)
         table = {name: _values_of(arrow(), part.column(at)) for at, name in enumerate(part.schema.names)}
-        arrays = [values for values in table.values() if not isinstance(values, list)]
-        written = any(bool((values != values).any()) for values in arrays)
+        written = any(value != value for values in table.values() for value in values if isinstance(value, float))
         if written and any(part.column(at).null_count for at in range(part.num_columns)):
             return None
         found = columns_of(table, part.num_rows, self._fields, written=written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from stream_osr.instances.reading import (
     spelled_label,
 )
 from stream_osr.printable_text import brief
+from stream_osr.support.limits import MOST_FEATURES
 from stream_osr.training.trained import TrainedModel
 
 from ..base import BadRecord, Record, Source
@@ -114,10 +114,11 @@ class Survey(NamedTuple):
                 features[name] = values
             elif tally is not None and name not in self.numeric:
                 features[name] = [*map(category, values)]
-            elif (found := None if comma else numbers_of_texts(values, self.missing)) is None:
-                return None
             else:
-                features[name] = found
+                markers = self.missing if mixed else frozenset()
+                features[name] = None if comma else numbers_of_texts(values, markers)
+                if features[name] is None:
+                    return None
         texts = {*texts, *(self.mixed - self.numeric)}
         block = block_of(features, columns.n, texts, written=columns.written)
         labels = converted(columns.labels, lambda label: label_as(spelled_label(label), self.label_kind))
@@ -217,7 +218,8 @@ def survey(
                     lists[name] = True
                 if is_index(name, np.arange(2.0)):
                     for value in values if isinstance(values, Sequence) else values.tolist():
-                        _follow_index({name: value}, indexes)
+                        if value is not None:
+                            _follow_index({name: value}, indexes)
             room -= 8 * record.n * len(numbers_in)
             if room >= 0 and not any(column is None for column in numbers_in.values()):
                 known.append(record._replace(features=numbers_in))
@@ -303,8 +305,9 @@ def numbers_of_texts(texts: Sequence[str], missing: frozenset[str]) -> np.ndarra
 def _countable(values: Sequence[Any]) -> bool:
     """Return whether the values of a column can be counted together."""
     if _has_lists(values):
-        return stacked(values) is not None
-    return not isinstance(values, list) or (math.inf not in values and -math.inf not in values)
+        rows = stacked(values)
+        return rows is not None and 0 < rows.shape[1] <= MOST_FEATURES
+    return True
 
 
 def _has_lists(values: Sequence[Any]) -> bool:
