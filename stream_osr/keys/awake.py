@@ -30,7 +30,7 @@ MEMBERS = 16
 NEEDED, GROUPS = 0.25, 8
 """Share of a group's recognizers that are needed. If ``GROUPS`` groups have less, they are stored again as fewer."""
 ROOM = 8
-"""One of this number of recognizers in memory is stored at a time, to make room."""
+"""Inverse of the share of the recognizers in memory that are stored together, to make room."""
 
 
 class AwakeRecognizers:
