@@ -26,7 +26,7 @@ from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.training.training_set import Group
 
 LARGEST_EXACT = 1e15
-"""Magnitude from which the spellings of a whole number and of its float differ."""
+"""Magnitude from which a whole number and its float may have different spellings."""
 
 AT_ONCE = 1024
 """Most rows of a block with categories that are coded together."""
