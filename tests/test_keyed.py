@@ -16,7 +16,7 @@ import pytest
 
 from stream_osr import Keyed, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
-from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError
+from stream_osr.errors import InvalidFeature, InvalidParameter, PersistenceError, RefusedState
 from stream_osr.keys.key_streams import stored_name
 from stream_osr.support.state_store import FolderStore, StoredState
 from tests.blobs import ended, fitted, further, stream_part
@@ -339,6 +339,24 @@ def test_the_states_of_an_earlier_version_are_read(trained: TrainedModel, tmp_pa
     for each in (resumed, expected):
         each.flush()
     assert results(resumed) == results(expected)
+
+
+def test_a_covariance_that_is_none_is_not_stored(trained: TrainedModel, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    keyed = Keyed(trained, store=store, **ARGUMENTS)
+    for by, x, t in rows(400):
+        keyed.learn_one(x | dict.fromkeys(x, 500.0 + t % 5), by=by, t=t, key=t)
+    results(keyed)
+    keyed.as_state()
+    keyed.saved()
+    before = {*store.states("keys")}
+    model = keyed["0"] if "0" in keyed else keyed[next(iter(keyed))]
+    chain = model.value.running[1].chains[0]
+    assert len(chain.state.dishes.matrix)
+    chain.state.dishes.matrix[0] *= -1.0
+    with pytest.raises(RefusedState, match=r"the state of a key is not written: StreamState.dishes.matrix"):
+        keyed.as_state()
+    assert before <= {*store.states("keys")}
 
 
 def test_a_state_without_the_recognizer_is_refused(trained: TrainedModel, tmp_path: Path) -> None:

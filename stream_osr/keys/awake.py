@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.checks import recognizer
+from stream_osr.archive.checks import definite, recognizer
 from stream_osr.archive.files import Surroundings, from_bytes, kind_over, to_bytes
 from stream_osr.archive.recognizers import content_of, restored
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.keys.key_streams import GROUP, KeyStream
 from stream_osr.model.sampler import INSTANCES_PER_SLOT, SPARE
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.support.rules import RefusedValue
 from stream_osr.support.state_store import StateStore, StoredState
 from stream_osr.training.trained import TrainedModel
 
@@ -121,7 +122,10 @@ class AwakeRecognizers:
         changed = [each for each in streams if each.changed and each.model is not None]
         for at in range(0, len(changed), MEMBERS):
             group, state = changed[at : at + MEMBERS], StoredState(GROUP, next(self._positions))
-            contents = [content_of(each.model, each.model.value) for each in group if each.model is not None]
+            models = [each.model for each in group if each.model is not None]
+            for model in models:
+                _check_matrices(model)
+            contents = [content_of(model, model.value) for model in models]
             self._store.put(state, to_bytes(self._kind, contents, Surroundings.of(self.trained), checked=False))
             self._members[state] = len(group)
             for place, each in enumerate(group):
@@ -156,6 +160,18 @@ class AwakeRecognizers:
             finally:
                 for each in asleep:
                     each.model = None
+
+
+def _check_matrices(model: OpenSetRecognizer) -> None:
+    """Refuse to store a recognizer whose covariances could not be read again, the check that finds most defects."""
+    try:
+        for chain in model.value.running[1].chains:
+            definite(chain.state.dishes.matrix, "StreamState.dishes.matrix")
+    except RefusedValue as refused:
+        raise RefusedState(
+            f"the state of a key is not written: {refused}. It could not be read again, so the earlier one stays. "
+            "This is a defect of stream-osr, please report it. Continue from the earlier checkpoint"
+        ) from None
 
 
 def size_of(model: OpenSetRecognizer, shared: Collection[int], batch_size: int) -> int:
