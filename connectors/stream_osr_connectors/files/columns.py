@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -72,11 +72,11 @@ class ColumnReader(Iterator[Columns | Record | BadRecord]):
     """Iterator over the records of a source, in blocks if the source and the caller can read them so.
 
     The first record comes by itself. A block with an unusual record is divided, so that few records are read one by
-    one. ``known`` are the blocks after the first record, if they have been read before.
+    one. ``known`` are the blocks after the first record, if they have been read before. The reader empties them.
     """
 
-    def __init__(self, source: Source, known: Iterable[Columns] = ()) -> None:
-        self._source, self._known = source, deque(known)
+    def __init__(self, source: Source, known: deque[Columns] | None = None) -> None:
+        self._source, self._known = source, deque[Columns]() if known is None else known
         self._columns = source if isinstance(source, ColumnSource) else None
         self._most, self._singles, self._begun = MOST, 1, False
         self._before: Position | None = None

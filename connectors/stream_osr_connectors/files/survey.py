@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ class Survey(NamedTuple):
     units: Any
     missing: frozenset[str]
     left_out: frozenset[str] = frozenset()
-    known: Sequence[Columns] = ()
+    known: deque[Columns] = deque()  # noqa: RUF012  # a survey with blocks has its own
 
     def refused(self, record: BadRecord) -> BadRecord:
         """Return a record that could not be read. If it is the row of units, that is the reason."""
@@ -201,7 +201,7 @@ def survey(
         tables.seek(None)
     tallies, kinds, labels = defaultdict[str, Tally](Tally), defaultdict[str, set[bool]](set), Counter[str]()
     indexes, first, lists = defaultdict[str, list[float]](list), None, dict[str, bool]()
-    known, room = list[Columns](), MOST_KNOWN
+    known, room = deque[Columns](), MOST_KNOWN
     for record in (reader := ColumnReader(source)):
         if isinstance(record, BadRecord):
             room = -1
@@ -260,7 +260,7 @@ def survey(
     index = frozenset(name for name, values in indexes.items() if is_index(name, np.array(values)))
     without = frozenset(name for name, numeric in lists.items() if not numeric and name not in tallies)
     plain = {name for name in numbers - {*categorical} if not tallies[name].comma}
-    known = known if all(plain.issuperset(each.features) for each in known) else []
+    known = known if all(plain.issuperset(each.features) for each in known) else deque()
     return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing, without, known)
 
 
