@@ -147,3 +147,11 @@ def test_a_block_with_one_wrong_row_is_read_in_smaller_ones(tmp_path: Path, monk
         learn_all(source, FitOptions(file=str(path), label="y"), survey(source), account, Counter())
     assert totals == {"read": 20_000, "labelled": 19_999, "set_aside": 1}
     assert len(single) <= 2 * columns.LEAST
+
+
+def test_a_row_of_units_after_a_bad_record_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["p,q,y", "p,q,y", "mm,cm,a", *(f"{n}.5,{n % 3},{'ab'[n % 2]}" for n in range(20))]))
+    blocks = trained(path, monkeypatch, (64, 64))
+    assert blocks == trained(path, monkeypatch, None)
+    assert blocks[1] == {"read": 22, "labelled": 20, "set_aside": 2}

@@ -67,7 +67,7 @@ class Survey(NamedTuple):
     left_out
         Fields with lists, none of which has numbers alone. They are no features.
     known
-        Blocks after the first record, as far as all values are numbers.
+        Blocks after the first record, as far as all values are numbers. A reader empties them.
     """
 
     columns: Mapping[str, Tally]
@@ -79,7 +79,7 @@ class Survey(NamedTuple):
     units: Any
     missing: frozenset[str]
     left_out: frozenset[str] = frozenset()
-    known: deque[Columns] = deque()  # noqa: RUF012  # a survey with blocks has its own
+    known: deque[Columns] | None = None
 
     def refused(self, record: BadRecord) -> BadRecord:
         """Return a record that could not be read. If it is the row of units, that is the reason."""
